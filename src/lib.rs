@@ -1,0 +1,4 @@
+#[cfg(feature = "service")]
+pub mod proto {
+    tonic::include_proto!("drover.v1");
+}
