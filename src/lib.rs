@@ -1,4 +1,22 @@
+//! drover: who may rebuild a cache key, how long a value may live, and who must forget it.
+//!
+//! ```text
+//!  rpc ──▶ coordinator ──▶ decision   (pure: what should happen)
+//!             │   ▲
+//!             ▼   │ rings
+//!           store ──▶ fanout ──▶ watchers, parked callers
+//! ```
+
+#![warn(missing_docs)]
+
+pub mod decision;
+
+/// The gRPC messages and services, generated from `proto/drover/v1`.
 #[cfg(feature = "service")]
+#[allow(missing_docs)]
 pub mod proto {
     tonic::include_proto!("drover.v1");
+
+    /// What reflection serves.
+    pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drover_descriptor.bin"));
 }

@@ -1,0 +1,183 @@
+//! How long a value lives: freshness with jitter, stale windows, and what is left of both at some moment.
+//!
+//! The windows are those of RFC 5861 and both count from the end of freshness. Jitter is drawn once a stored value and applies to
+//! what a report brings along too, so that a bulk load with one lifetime does not come due in one second.
+
+use std::time::Duration;
+
+use super::{Draw, Jitter, JitterAmount, JitterMode, Policy, Purpose, StoreTime, Value};
+
+/// Lifetimes that a report brings along; what is absent comes from the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Freshness; zero: do not store.
+    pub fresh_ttl: Option<Duration>,
+    /// From the end of freshness.
+    pub stale_while_revalidate: Option<Duration>,
+    /// From the end of freshness.
+    pub stale_if_error: Option<Duration>,
+}
+
+/// What a value is given at its report, all lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Freshness.
+    pub fresh: Duration,
+    /// From the end of freshness.
+    pub stale_while_revalidate: Duration,
+    /// From the end of freshness.
+    pub stale_if_error: Duration,
+}
+
+/// What is left of a value's life, all lengths counted from now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expiry {
+    /// Serve freely.
+    pub fresh_for: Duration,
+    /// Serve while one holder refreshes.
+    pub stale_for: Duration,
+    /// Serve when the origin fails.
+    pub stale_if_error_for: Duration,
+    /// Smoothed cost of a rebuild.
+    pub rebuild_cost: Duration,
+    /// Eagerness of early refreshes.
+    pub beta: f64,
+}
+
+impl Planned {
+    /// Lifetimes of a value that is stored.
+    pub fn value(policy: &Policy, asked: Lifetimes, draw: Draw) -> Planned {
+        let base = asked.fresh_ttl.unwrap_or(policy.fresh_ttl);
+        Planned::within(
+            policy.max_lifetime,
+            policy.jitter.spread(base, draw),
+            asked.stale_while_revalidate.unwrap_or(policy.stale_while_revalidate),
+            asked.stale_if_error.unwrap_or(policy.stale_if_error),
+        )
+    }
+
+    /// Lifetimes of "the origin has no such thing": a report's own freshness, else the policy's; no stale windows.
+    pub fn negative(policy: &Policy, asked: Lifetimes, draw: Draw) -> Planned {
+        let base = asked.fresh_ttl.unwrap_or(policy.negative_ttl);
+        Planned::within(
+            policy.max_lifetime,
+            policy.jitter.spread(base, draw),
+            Duration::ZERO,
+            Duration::ZERO,
+        )
+    }
+
+    /// Not a moment.
+    pub fn nothing() -> Planned {
+        Planned {
+            fresh: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+        }
+    }
+
+    /// No report without lifetimes of its own will be given more.
+    pub fn upper_bound(policy: &Policy) -> Planned {
+        let longest = policy.jitter.longest(policy.fresh_ttl);
+        Planned::within(
+            policy.max_lifetime,
+            longest,
+            policy.stale_while_revalidate,
+            policy.stale_if_error,
+        )
+    }
+
+    fn within(max: Duration, fresh: Duration, stale_while_revalidate: Duration, stale_if_error: Duration) -> Planned {
+        let fresh = fresh.min(max);
+        let left = max - fresh;
+        Planned {
+            fresh,
+            stale_while_revalidate: stale_while_revalidate.min(left),
+            stale_if_error: stale_if_error.min(left),
+        }
+    }
+
+    /// As it is told.
+    pub fn expiry(self, rebuild_cost: Duration, beta: f64) -> Expiry {
+        let window = |length: Duration| {
+            if length.is_zero() {
+                Duration::ZERO
+            } else {
+                self.fresh + length
+            }
+        };
+        Expiry {
+            fresh_for: self.fresh,
+            stale_for: window(self.stale_while_revalidate),
+            stale_if_error_for: window(self.stale_if_error),
+            rebuild_cost,
+            beta,
+        }
+    }
+}
+
+impl Expiry {
+    /// What is left at `now` of a value whose freshness ends at `fresh_until`.
+    pub fn of(value: &Value, fresh_until: StoreTime, now: StoreTime, rebuild_cost: Duration, beta: f64) -> Expiry {
+        let window = |length: Duration| {
+            if length.is_zero() {
+                Duration::ZERO
+            } else {
+                fresh_until.after(length).since(now)
+            }
+        };
+        Expiry {
+            fresh_for: fresh_until.since(now),
+            stale_for: window(value.stale_while_revalidate),
+            stale_if_error_for: window(value.stale_if_error),
+            rebuild_cost,
+            beta,
+        }
+    }
+}
+
+impl Jitter {
+    /// One draw around `base`. Zero stays zero, and nothing else becomes zero.
+    pub fn spread(&self, base: Duration, draw: Draw) -> Duration {
+        if base.is_zero() {
+            return base;
+        }
+        let width = self.width(base);
+        let factor = match self.mode {
+            JitterMode::Both => draw.between(Purpose::Lifetime, -1.0, 1.0),
+            JitterMode::Down => draw.between(Purpose::Lifetime, -1.0, 0.0),
+        };
+        let moved = width.mul_f64(factor.abs());
+        let jittered = if factor < 0.0 {
+            base.saturating_sub(moved)
+        } else {
+            base.saturating_add(moved)
+        };
+        jittered.max(Duration::from_micros(1))
+    }
+
+    /// The longest that a draw around `base` can be.
+    pub fn longest(&self, base: Duration) -> Duration {
+        match self.mode {
+            JitterMode::Both => base.saturating_add(self.width(base)),
+            JitterMode::Down => base,
+        }
+    }
+
+    /// A spread as wide as the lifetime itself would bring it to nothing: it is cut just short of that.
+    fn width(&self, base: Duration) -> Duration {
+        match self.amount {
+            JitterAmount::Ratio(ratio) => base.mul_f64(ratio),
+            JitterAmount::Spread(spread) => spread.min(base),
+        }
+    }
+}
+
+/// The smoothed cost after one more rebuild: an exponentially weighted mean with weight 1/4, the first cost as it is.
+pub fn smooth(known: Duration, measured: Duration) -> Duration {
+    if known.is_zero() {
+        measured
+    } else {
+        (known * 3 + measured) / 4
+    }
+}
