@@ -10,10 +10,14 @@
 #![warn(missing_docs)]
 
 pub mod decision;
+#[cfg(feature = "service")]
+pub mod fanout;
+#[cfg(feature = "service")]
+pub mod store;
 
 /// The gRPC messages and services, generated from `proto/drover/v1`.
 #[cfg(feature = "service")]
-#[allow(missing_docs)]
+#[allow(missing_docs, clippy::large_enum_variant, clippy::doc_lazy_continuation)]
 pub mod proto {
     tonic::include_proto!("drover.v1");
 
