@@ -9,6 +9,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "service")]
+pub mod coordinator;
 pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
