@@ -9,6 +9,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "service")]
+pub mod config;
 pub mod decision;
 
 /// The gRPC messages and services, generated from `proto/drover/v1`.
