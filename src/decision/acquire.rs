@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draft, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
-    LostReason, Number, Planned, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, View, Wait, When, fan,
+    LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, View, Wait, When, fan,
 };
 
 /// A question about a key.
@@ -131,7 +131,7 @@ pub fn granted(grant: &Grant, lease: &Lease, now: StoreTime, cost: Duration, pol
         cause: grant.cause,
         fallback: grant.fallback.clone(),
         fallback_on_failure_only: grant.fallback_on_failure_only,
-        planned: Planned::upper_bound(policy).expiry(cost, policy.beta),
+        planned: Expiry::upper_bound(policy, cost),
         max_value_bytes: policy.max_value_bytes,
     }))
 }
@@ -199,7 +199,7 @@ impl Question<'_> {
             cause: lease.cause,
             fallback,
             fallback_on_failure_only,
-            planned: Planned::upper_bound(self.policy).expiry(self.view.entry.cost, self.policy.beta),
+            planned: Expiry::upper_bound(self.policy, self.view.entry.cost),
             max_value_bytes: self.policy.max_value_bytes,
         }))
     }

@@ -76,17 +76,6 @@ impl Planned {
         }
     }
 
-    /// No report without lifetimes of its own will be given more.
-    pub fn upper_bound(policy: &Policy) -> Planned {
-        let longest = policy.jitter.longest(policy.fresh_ttl);
-        Planned::within(
-            policy.max_lifetime,
-            longest,
-            policy.stale_while_revalidate,
-            policy.stale_if_error,
-        )
-    }
-
     fn within(max: Duration, fresh: Duration, stale_while_revalidate: Duration, stale_if_error: Duration) -> Planned {
         let fresh = fresh.min(max);
         let left = max - fresh;
@@ -117,6 +106,28 @@ impl Planned {
 }
 
 impl Expiry {
+    /// No report without lifetimes of its own will be given more, in any of the parts: each is bounded by itself, since the longest
+    /// freshness leaves less of `max_lifetime` to the stale windows than a shorter one does. "Not found" counts too.
+    pub fn upper_bound(policy: &Policy, rebuild_cost: Duration) -> Expiry {
+        let max = policy.max_lifetime;
+        let fresh = policy.jitter.longest(policy.fresh_ttl);
+        let negative = policy.jitter.longest(policy.negative_ttl);
+        let window = |length: Duration| {
+            if length.is_zero() {
+                Duration::ZERO
+            } else {
+                fresh.saturating_add(length).min(max)
+            }
+        };
+        Expiry {
+            fresh_for: fresh.max(negative).min(max),
+            stale_for: window(policy.stale_while_revalidate),
+            stale_if_error_for: window(policy.stale_if_error),
+            rebuild_cost,
+            beta: policy.beta,
+        }
+    }
+
     /// What is left at `now` of a value whose freshness ends at `fresh_until`.
     pub fn of(value: &Value, fresh_until: StoreTime, now: StoreTime, rebuild_cost: Duration, beta: f64) -> Expiry {
         let window = |length: Duration| {
