@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use super::{Draw, Jitter, JitterAmount, JitterMode, Policy, Purpose, StoreTime, Value};
 
+/// The shortest length that the store's clock can tell from none.
+const RESOLUTION: Duration = Duration::from_micros(1);
+
 /// Lifetimes that a report brings along; what is absent comes from the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lifetimes {
@@ -50,7 +53,7 @@ impl Planned {
         let base = asked.fresh_ttl.unwrap_or(policy.fresh_ttl);
         Planned::within(
             policy.max_lifetime,
-            policy.jitter.spread(base, draw),
+            policy.jitter.spread(base, policy.max_lifetime, draw),
             asked.stale_while_revalidate.unwrap_or(policy.stale_while_revalidate),
             asked.stale_if_error.unwrap_or(policy.stale_if_error),
         )
@@ -61,7 +64,7 @@ impl Planned {
         let base = asked.fresh_ttl.unwrap_or(policy.negative_ttl);
         Planned::within(
             policy.max_lifetime,
-            policy.jitter.spread(base, draw),
+            policy.jitter.spread(base, policy.max_lifetime, draw),
             Duration::ZERO,
             Duration::ZERO,
         )
@@ -148,23 +151,17 @@ impl Expiry {
 }
 
 impl Jitter {
-    /// One draw around `base`. Zero stays zero, and nothing else becomes zero.
-    pub fn spread(&self, base: Duration, draw: Draw) -> Duration {
-        if base.is_zero() {
-            return base;
+    /// One draw around `base`, uniform over what of the range lies within `max`: where the range is cut, draws do not heap up at
+    /// the cut, or whatever asks for more than `max` would come due together. Zero stays zero, and nothing else becomes zero.
+    pub fn spread(&self, base: Duration, max: Duration, draw: Draw) -> Duration {
+        if base.is_zero() || max.is_zero() {
+            return Duration::ZERO;
         }
-        let width = self.width(base);
-        let factor = match self.mode {
-            JitterMode::Both => draw.between(Purpose::Lifetime, -1.0, 1.0),
-            JitterMode::Down => draw.between(Purpose::Lifetime, -1.0, 0.0),
-        };
-        let moved = width.mul_f64(factor.abs());
-        let jittered = if factor < 0.0 {
-            base.saturating_sub(moved)
-        } else {
-            base.saturating_add(moved)
-        };
-        jittered.max(Duration::from_micros(1))
+        let base = base.min(max);
+        let shortest = base.saturating_sub(self.width(base)).max(RESOLUTION);
+        let longest = self.longest(base).min(max).max(shortest);
+        let drawn = (longest - shortest).mul_f64(draw.unit(Purpose::Lifetime));
+        shortest + drawn
     }
 
     /// The longest that a draw around `base` can be.
@@ -175,10 +172,12 @@ impl Jitter {
         }
     }
 
-    /// A spread as wide as the lifetime itself would bring it to nothing: it is cut just short of that.
+    /// Never wider than the lifetime itself.
     fn width(&self, base: Duration) -> Duration {
         match self.amount {
-            JitterAmount::Ratio(ratio) => base.mul_f64(ratio),
+            JitterAmount::Ratio(ratio) if (0.0..=1.0).contains(&ratio) => base.mul_f64(ratio).min(base),
+            // No policy that was checked has such a ratio.
+            JitterAmount::Ratio(_) => Duration::ZERO,
             JitterAmount::Spread(spread) => spread.min(base),
         }
     }
@@ -189,6 +188,6 @@ pub fn smooth(known: Duration, measured: Duration) -> Duration {
     if known.is_zero() {
         measured
     } else {
-        (known * 3 + measured) / 4
+        (known.saturating_mul(3).saturating_add(measured)) / 4
     }
 }

@@ -230,7 +230,7 @@ impl Ended<'_> {
         let trouble = Trouble {
             failures,
             retry_at: When::after(pause),
-            remember_until: When::after(pause + remember_failures(self.policy)),
+            remember_until: When::after(pause.saturating_add(remember_failures(self.policy))),
             message: message.clone(),
         };
         let draft = Draft {
