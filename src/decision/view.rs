@@ -43,19 +43,19 @@ impl<'a> View<'a> {
     pub fn standing(&self) -> Option<Standing<'a>> {
         let value = self.entry.value.as_ref()?;
         let marked = self.entry.mark.as_ref().is_some_and(|mark| mark.number > value.version);
-        match self.generations.verdict(value.version, value.tags()) {
-            Verdict::Valid => Some(Standing {
-                value,
-                fresh_until: value.fresh_until,
-                made_old: marked,
-            }),
-            Verdict::ExpiredAt(at) => Some(Standing {
-                value,
-                fresh_until: value.fresh_until.min(at),
-                made_old: true,
-            }),
-            Verdict::Dropped => None,
-        }
+        let (bound, made_old) = match self.generations.verdict(value.version, value.tags()) {
+            Verdict::Valid => (StoreTime::NEVER, marked),
+            Verdict::ExpiredAt(at) => (at, true),
+            Verdict::Dropped => return None,
+        };
+        // The number says that it is old. The instant only says how long it may still be stale: a store whose clock was set back
+        // must not make it fresh again.
+        let bound = if made_old { bound.min(self.now) } else { bound };
+        Some(Standing {
+            value,
+            fresh_until: value.fresh_until.min(bound),
+            made_old,
+        })
     }
 
     /// The lease that counts: its time runs, and no invalidation is newer than it.
