@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draft, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
+    Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
     LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, View, Wait, When, fan,
 };
 
@@ -233,11 +233,13 @@ impl Question<'_> {
             .trouble
             .as_ref()
             .map_or(StoreTime::ZERO, |trouble| trouble.retry_at);
+        let mut draft = match (entry.lease.as_deref(), abandoned) {
+            (Some(revoked), None) => self.view.without_revoked(revoked),
+            _ => entry.draft(),
+        };
+        draft.lease = Some(Box::new(lease));
         Decision::Grant(Box::new(Grant {
-            draft: Draft {
-                lease: Some(Box::new(lease)),
-                ..entry.draft()
-            },
+            draft,
             not_before: lease_over.max(pause_over),
             above: self.ask.min_token,
             cause,

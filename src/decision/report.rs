@@ -75,13 +75,9 @@ pub fn report(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> 
     };
     if view.makes_old(lease.token, lease.tags()) || view.makes_old(lease.token, &report.tags) {
         // The grant is dead, and so is the lease: whoever waits for it is to be promoted now, not when its time is over.
-        let revoke = Some(Box::new(Draft {
-            lease: None,
-            ..view.entry.draft()
-        }));
         return ReportDecision::Refuse {
             rejection: Rejection::Invalidated,
-            revoke,
+            revoke: Some(Box::new(view.without_revoked(lease))),
         };
     }
     let ended = Ended {

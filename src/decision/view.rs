@@ -1,7 +1,10 @@
 //! What a store knows of one key at one moment, and what that amounts to once invalidations of its tags and its namespace are
 //! taken into account.
 
-use super::{Cause, Entry, Generations, HAND_OVER, Lease, LeaseId, Seq, StoreTime, Tag, Value, Verdict};
+use super::{
+    Cause, Draft, Entry, Generations, HAND_OVER, Lease, LeaseId, Mark, Number, Seq, StoreTime, Tag, Value, Verdict,
+    When,
+};
 
 /// One key at one moment, as a store answered it.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +74,30 @@ impl<'a> View<'a> {
         self.entry.mark.as_ref().is_some_and(|mark| mark.number > token)
             || self.generations.verdict(token, tags) != Verdict::Valid
             || (!stored.is_empty() && self.generations.verdict(token, stored) != Verdict::Valid)
+    }
+
+    /// The entry without a lease that an invalidation has made old. The tag that did it may have been known to the lease alone: the
+    /// mark remembers for it, so that a late report still learns the right reason. (Not where a value stands that no invalidation
+    /// touched: a mark would make that old too, and a vaguer reason is the smaller harm.)
+    pub fn without_revoked(&self, lease: &Lease) -> Draft {
+        let mut draft = Draft {
+            lease: None,
+            ..self.entry.draft()
+        };
+        let before = self.entry.mark.as_deref();
+        let untouched = self.standing().is_some_and(|standing| !standing.made_old);
+        if !untouched && before.is_none_or(|mark| mark.number <= lease.token) {
+            draft.mark = Some(Box::new(Mark {
+                number: Number::Is(Seq(lease.token.0.saturating_add(1))),
+                settle_until: When::at(before.map_or(StoreTime::ZERO, |mark| mark.settle_until)),
+                keep_until: When::at(
+                    before
+                        .map_or(StoreTime::ZERO, |mark| mark.keep_until)
+                        .max(lease.hold_until),
+                ),
+            }));
+        }
+        draft
     }
 
     /// The lease with this id, whether its time runs or not.
