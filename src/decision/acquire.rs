@@ -70,7 +70,8 @@ impl Ask {
 
     /// A retry of the question that this lease answered.
     fn is_answered_by(&self, lease: &Lease) -> bool {
-        !self.request_id.is_empty() && self.request_id == lease.request_id && self.holder == lease.holder
+        let same = self.request_id == lease.request_id && self.holder == lease.holder;
+        same && !self.request_id.is_empty() && self.intent != Intent::Read
     }
 
     /// What the value is to this caller.
@@ -91,11 +92,11 @@ impl Ask {
         }
     }
 
-    /// A forced rebuild is done for those that were parked on it once its value is there.
+    /// A forced rebuild is done for those that were parked on it once its value is there, however late they come to look.
     fn effective_intent(&self, view: &View<'_>) -> Intent {
         let served = view
             .standing()
-            .is_some_and(|standing| standing.ended_wait_on(self.parked_on, view.now));
+            .is_some_and(|standing| standing.is_built_since(self.parked_on));
         if served && matches!(self.intent, Intent::Force | Intent::Early) {
             Intent::Use
         } else {

@@ -149,9 +149,12 @@ impl Standing<'_> {
     /// Whether it ended the wait of a caller that was parked on the grant `parked_on`: then it is the answer, even if it is not
     /// to be stored or its life is over by now.
     pub fn ended_wait_on(&self, parked_on: Option<Seq>, now: StoreTime) -> bool {
-        parked_on.is_some_and(|token| self.value.version >= token)
-            && !self.made_old
-            && now < self.value.stored_at.after(HAND_OVER)
+        self.is_built_since(parked_on) && now < self.value.stored_at.after(HAND_OVER)
+    }
+
+    /// Whether it was built under the grant that a caller was parked on or a later one, and nothing has made it old.
+    pub fn is_built_since(&self, parked_on: Option<Seq>) -> bool {
+        parked_on.is_some_and(|token| self.value.version >= token) && !self.made_old
     }
 }
 
