@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draft, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
-    LostReason, Number, Planned, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, View, Wait, When, fan,
+    Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
+    LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, View, Wait, When, fan,
 };
 
 /// A question about a key.
@@ -70,7 +70,8 @@ impl Ask {
 
     /// A retry of the question that this lease answered.
     fn is_answered_by(&self, lease: &Lease) -> bool {
-        !self.request_id.is_empty() && self.request_id == lease.request_id && self.holder == lease.holder
+        let same = self.request_id == lease.request_id && self.holder == lease.holder;
+        same && !self.request_id.is_empty() && self.intent != Intent::Read
     }
 
     /// What the value is to this caller.
@@ -91,11 +92,11 @@ impl Ask {
         }
     }
 
-    /// A forced rebuild is done for those that were parked on it once its value is there.
+    /// A forced rebuild is done for those that were parked on it once its value is there, however late they come to look.
     fn effective_intent(&self, view: &View<'_>) -> Intent {
         let served = view
             .standing()
-            .is_some_and(|standing| standing.ended_wait_on(self.parked_on, view.now));
+            .is_some_and(|standing| standing.is_built_since(self.parked_on));
         if served && matches!(self.intent, Intent::Force | Intent::Early) {
             Intent::Use
         } else {
@@ -131,7 +132,7 @@ pub fn granted(grant: &Grant, lease: &Lease, now: StoreTime, cost: Duration, pol
         cause: grant.cause,
         fallback: grant.fallback.clone(),
         fallback_on_failure_only: grant.fallback_on_failure_only,
-        planned: Planned::upper_bound(policy).expiry(cost, policy.beta),
+        planned: Expiry::upper_bound(policy, cost),
         max_value_bytes: policy.max_value_bytes,
     }))
 }
@@ -199,7 +200,7 @@ impl Question<'_> {
             cause: lease.cause,
             fallback,
             fallback_on_failure_only,
-            planned: Planned::upper_bound(self.policy).expiry(self.view.entry.cost, self.policy.beta),
+            planned: Expiry::upper_bound(self.policy, self.view.entry.cost),
             max_value_bytes: self.policy.max_value_bytes,
         }))
     }
@@ -233,11 +234,13 @@ impl Question<'_> {
             .trouble
             .as_ref()
             .map_or(StoreTime::ZERO, |trouble| trouble.retry_at);
+        let mut draft = match (entry.lease.as_deref(), abandoned) {
+            (Some(revoked), None) => self.view.without_revoked(revoked),
+            _ => entry.draft(),
+        };
+        draft.lease = Some(Box::new(lease));
         Decision::Grant(Box::new(Grant {
-            draft: Draft {
-                lease: Some(Box::new(lease)),
-                ..entry.draft()
-            },
+            draft,
             not_before: lease_over.max(pause_over),
             above: self.ask.min_token,
             cause,

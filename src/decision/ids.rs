@@ -65,7 +65,7 @@ impl Seq {
     /// The number that follows in a sequence whose last one was `last`: it keeps growing over a restart without data because the
     /// store's time in microseconds is a lower bound, and over a store's loss because the callers' own highest token (`seen`) is.
     pub fn next(last: Seq, now: super::StoreTime, seen: Seq) -> Seq {
-        Seq((last.0 + 1).max(now.0).max(seen.0.saturating_add(1)))
+        Seq(last.0.saturating_add(1).max(now.0).max(seen.0.saturating_add(1)))
     }
 }
 
