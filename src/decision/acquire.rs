@@ -137,6 +137,19 @@ pub fn granted(grant: &Grant, lease: &Lease, now: StoreTime, cost: Duration, pol
     }))
 }
 
+/// The answer to a caller that could be granted the lease, but behind whom others have been waiting for longer: as if they had
+/// it already.
+pub fn instead(grant: Grant, draw: Draw) -> Answer {
+    match grant.fallback {
+        Some(hit) => Answer::Hit(hit),
+        None => Answer::Busy(Busy {
+            retry_after: fan(SOONEST, draw),
+            lease_remaining: Duration::ZERO,
+            cause: BusyCause::WaitElapsed,
+        }),
+    }
+}
+
 /// A caller's own lease length, cut to what the policy allows.
 pub fn lease_length(asked: Option<Duration>, policy: &Policy) -> Duration {
     asked
