@@ -77,16 +77,19 @@ impl<'a> View<'a> {
     }
 
     /// The entry without a lease that an invalidation has made old. The tag that did it may have been known to the lease alone: the
-    /// mark remembers for it, so that a late report still learns the right reason. (Not where a value stands that no invalidation
-    /// touched: a mark would make that old too, and a vaguer reason is the smaller harm.)
+    /// mark remembers for it, so that a late report still learns the right reason. (Not where a value is fresh that no
+    /// invalidation touched: a mark would make that old too, and a vaguer reason is the smaller harm.)
     pub fn without_revoked(&self, lease: &Lease) -> Draft {
         let mut draft = Draft {
             lease: None,
             ..self.entry.draft()
         };
         let before = self.entry.mark.as_deref();
-        let untouched = self.standing().is_some_and(|standing| !standing.made_old);
-        if !untouched && before.is_none_or(|mark| mark.number <= lease.token) {
+        let in_use = self.standing().is_some_and(|standing| {
+            let until = standing.fresh_until.max(standing.value.stored_at.after(HAND_OVER));
+            !standing.made_old && self.now < until
+        });
+        if !in_use && before.is_none_or(|mark| mark.number <= lease.token) {
             draft.mark = Some(Box::new(Mark {
                 number: Number::Is(Seq(lease.token.0.saturating_add(1))),
                 settle_until: When::at(before.map_or(StoreTime::ZERO, |mark| mark.settle_until)),
