@@ -66,7 +66,13 @@ enum Granting {
 
 impl Coordinator {
     /// Over a store, with the policies in force and room for so many parked callers.
-    pub fn new(store: Arc<dyn Store>, policies: Policies, hub: Arc<Hub>, dice: Dice, max_waiters: usize) -> Arc<Coordinator> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        policies: Policies,
+        hub: Arc<Hub>,
+        dice: Dice,
+        max_waiters: usize,
+    ) -> Arc<Coordinator> {
         let coordinator = Arc::new(Coordinator {
             policies,
             hub,
@@ -114,24 +120,38 @@ impl Coordinator {
     }
 
     fn policy(&self, namespace: &str) -> Result<Arc<Policy>, Error> {
-        self.policies.of(namespace).ok_or_else(|| Error::UnknownNamespace(namespace.to_owned()))
+        self.policies
+            .of(namespace)
+            .ok_or_else(|| Error::UnknownNamespace(namespace.to_owned()))
     }
 
     /// May the caller rebuild, is there something to use, or is somebody on it? May park the caller.
     pub async fn acquire(self: &Arc<Self>, request: Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
-        let want = Want { bytes: !request.ask.omit_value, rings: false };
-        let mut loaded = self.store.load(&request.key, decision::tags_asked(&request.ask), want).await?;
+        let want = Want {
+            bytes: !request.ask.omit_value,
+            rings: false,
+        };
+        let mut loaded = self
+            .store
+            .load(&request.key, decision::tags_asked(&request.ask), want)
+            .await?;
         if request.ask.is_too_far_ahead(loaded.now) {
             return Err(Error::InvalidField {
                 field: "min_fencing_token",
-                problem: "more than a day ahead of the store's time; send the highest token that your own store has seen".to_owned(),
+                problem:
+                    "more than a day ahead of the store's time; send the highest token that your own store has seen"
+                        .to_owned(),
             });
         }
         loop {
             match decision::acquire(&loaded.view(), &request.ask, &policy, self.dice.draw()) {
                 Decision::Answer(answer) => return Ok(Acquired::at_once(answer, &loaded)),
-                Decision::Wait(wait) => return self.park(request, wait.on, Some((wait.when_over, loaded)), &policy).await,
+                Decision::Wait(wait) => {
+                    return self
+                        .park(request, wait.on, Some((wait.when_over, loaded)), &policy)
+                        .await;
+                }
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 // Others have been waiting for longer.
                 Decision::Grant(grant) if self.flights.get(&request.key).is_some() => {
@@ -146,40 +166,60 @@ impl Coordinator {
     }
 
     /// Commits a grant. It is finished even if its caller leaves, and then given back.
-    async fn grant(self: &Arc<Self>, loaded: &Loaded, ask: &Ask, grant: Grant, policy: &Policy) -> Result<Granting, StoreError> {
+    async fn grant(
+        self: &Arc<Self>,
+        loaded: &Loaded,
+        ask: &Ask,
+        grant: Grant,
+        policy: &Policy,
+    ) -> Result<Granting, StoreError> {
         let key = &loaded.snapshot.key;
         let mut commit = Commit::new(key, loaded, grant.draft.clone());
         commit.not_before = grant.not_before;
         commit.above = grant.above;
-        commit.events = grant.supersedes.iter().filter(|(lease, _)| !lease.holder.is_empty()).map(|(lease, reason)| {
-            Event::LeaseRevoked { key: key.clone(), lease: lease.id(), holder: lease.holder.clone(), reason: *reason }
-        }).collect();
+        commit.events = grant
+            .supersedes
+            .iter()
+            .filter(|(lease, _)| !lease.holder.is_empty())
+            .map(|(lease, reason)| Event::LeaseRevoked {
+                key: key.clone(),
+                lease: lease.id(),
+                holder: lease.holder.clone(),
+                reason: *reason,
+            })
+            .collect();
         let store = self.store.clone();
         let orphaned = (self.clone(), key.clone());
-        let outcome = detach::finish(
-            &self.tasks,
-            async move { store.commit(commit).await },
-            move |outcome| orphaned.0.clone().give_back_outcome(&orphaned.1, outcome),
-        )
+        let outcome = detach::finish(&self.tasks, async move { store.commit(commit).await }, move |outcome| {
+            orphaned.0.clone().give_back_outcome(&orphaned.1, outcome)
+        })
         .await?;
         match outcome {
             Outcome::Conflict(now) => Ok(Granting::Conflict(now)),
             Outcome::Committed(committed) => {
-                let after = Loaded { snapshot: committed.snapshot, generations: loaded.generations.clone(), now: committed.now };
+                let after = Loaded {
+                    snapshot: committed.snapshot,
+                    generations: loaded.generations.clone(),
+                    now: committed.now,
+                };
                 match after.snapshot.entry.lease.as_deref() {
                     Some(lease) => {
                         tracing::debug!(?key, holder = %ask.holder, token = lease.token.0, cause = grant.cause.as_str(), "granted");
                         let answer = decision::granted(&grant, lease, after.now, after.snapshot.entry.cost, policy);
                         Ok(Granting::Granted(answer, after))
                     }
-                    None => Err(StoreError::Unknown("a grant was committed without its lease; this is a bug in the store".to_owned())),
+                    None => Err(StoreError::Unknown(
+                        "a grant was committed without its lease; this is a bug in the store".to_owned(),
+                    )),
                 }
             }
         }
     }
 
     fn give_back_outcome(self: Arc<Self>, key: &Key, outcome: Result<Outcome, StoreError>) {
-        let Ok(Outcome::Committed(committed)) = outcome else { return };
+        let Ok(Outcome::Committed(committed)) = outcome else {
+            return;
+        };
         if let Some(lease) = committed.snapshot.entry.lease.as_deref().map(decision::Lease::id) {
             self.give_back_later(key, lease);
         }
@@ -188,7 +228,8 @@ impl Coordinator {
     /// Gives a lease back whose caller left before it was told.
     fn give_back_later(self: &Arc<Self>, key: &Key, lease: LeaseId) {
         let (coordinator, key) = (self.clone(), key.clone());
-        self.tasks.spawn(async move { coordinator.give_back(&key, lease).await });
+        self.tasks
+            .spawn(async move { coordinator.give_back(&key, lease).await });
     }
 
     async fn give_back(&self, key: &Key, lease: LeaseId) {
@@ -196,8 +237,14 @@ impl Coordinator {
             decision::give_back(&loaded.view(), lease).map(|draft| Commit::new(key, loaded, draft))
         });
         match given.await {
-            Ok(_) => tracing::debug!(?key, token = lease.token.0, "a grant whose caller had left was given back"),
-            Err(error) => tracing::warn!(?key, token = lease.token.0, %error, "a grant whose caller had left could not be given back; it ends with its time"),
+            Ok(_) => tracing::debug!(
+                ?key,
+                token = lease.token.0,
+                "a grant whose caller had left was given back"
+            ),
+            Err(error) => {
+                tracing::warn!(?key, token = lease.token.0, %error, "a grant whose caller had left could not be given back; it ends with its time")
+            }
         }
     }
 
@@ -205,7 +252,9 @@ impl Coordinator {
     async fn change(&self, key: &Key, decide: impl Fn(&Loaded) -> Option<Commit>) -> Result<bool, StoreError> {
         let mut loaded = self.store.load(key, &[], Want::default()).await?;
         loop {
-            let Some(commit) = decide(&loaded) else { return Ok(false) };
+            let Some(commit) = decide(&loaded) else {
+                return Ok(false);
+            };
             match self.store.commit(commit).await? {
                 Outcome::Committed(_) => return Ok(true),
                 Outcome::Conflict(now) => loaded = now,
@@ -217,11 +266,19 @@ impl Coordinator {
 impl Acquired {
     fn at_once(answer: Answer, loaded: &Loaded) -> Acquired {
         let bytes = answer.hit().and_then(|_| loaded.snapshot.bytes.clone());
-        Acquired { answer, bytes, degraded: false, waited: Duration::ZERO }
+        Acquired {
+            answer,
+            bytes,
+            degraded: false,
+            waited: Duration::ZERO,
+        }
     }
 
     fn after(self, parked_at: Instant) -> Acquired {
-        Acquired { waited: parked_at.elapsed(), ..self }
+        Acquired {
+            waited: parked_at.elapsed(),
+            ..self
+        }
     }
 }
 

@@ -133,6 +133,8 @@ pub struct Commit {
     pub bytes: NewBytes,
     /// The store's time must not be before this.
     pub not_before: StoreTime,
+    /// The store's time must be before this.
+    pub until: StoreTime,
     /// The number taken must exceed this.
     pub above: Seq,
     /// No generation of these may be newer than the decision knew.
@@ -170,6 +172,7 @@ impl Commit {
             draft: Some(draft),
             bytes: NewBytes::Keep,
             not_before: StoreTime::ZERO,
+            until: StoreTime::NEVER,
             above: Seq::NONE,
             guard: None,
             events: Vec::new(),

@@ -29,7 +29,11 @@ where
     tasks.spawn(async move {
         let _ = give.send(future.await);
     });
-    let mut taken = Taken { take: Some(take), orphan: Some(orphan), tasks: tasks.clone() };
+    let mut taken = Taken {
+        take: Some(take),
+        orphan: Some(orphan),
+        tasks: tasks.clone(),
+    };
     let done = match taken.take.as_mut() {
         Some(take) => take.await,
         None => unreachable!("taken only on drop"),

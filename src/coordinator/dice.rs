@@ -23,10 +23,16 @@ impl Dice {
     /// The next draw.
     pub fn draw(&self) -> Draw {
         match &self.0 {
-            None => Draw { secret: rand::random(), seed: rand::random() },
+            None => Draw {
+                secret: rand::random(),
+                seed: rand::random(),
+            },
             Some(seeded) => {
                 let mut seeded = seeded.lock();
-                Draw { secret: seeded.next_u64(), seed: seeded.next_u64() }
+                Draw {
+                    secret: seeded.next_u64(),
+                    seed: seeded.next_u64(),
+                }
             }
         }
     }

@@ -45,7 +45,18 @@ impl Coordinator {
             self.dismiss(flight);
             return Instant::now() + AT_LEAST_EVERY;
         };
-        match self.store.load(&flight.key, &[], Want { bytes: true, rings: true }).await {
+        match self
+            .store
+            .load(
+                &flight.key,
+                &[],
+                Want {
+                    bytes: true,
+                    rings: true,
+                },
+            )
+            .await
+        {
             Ok(loaded) => self.serve(flight, cohort, loaded, &policy).await,
             Err(error) => {
                 tracing::debug!(key = ?flight.key, %error, "could not look after parked callers; trying again");
@@ -57,7 +68,12 @@ impl Coordinator {
     /// Gives each of the cohort what `loaded` has for it; where one may rebuild, the grant is committed and the rest are looked at
     /// anew. Those who only read come last: they wait for whoever rebuilds.
     async fn serve(self: &Arc<Self>, flight: &Arc<Flight>, cohort: u64, loaded: Loaded, policy: &Policy) -> Instant {
-        let mut now = Now { loaded, sent: Instant::now(), readers: false, from: 0 };
+        let mut now = Now {
+            loaded,
+            sent: Instant::now(),
+            readers: false,
+            from: 0,
+        };
         loop {
             match self.walk(flight, cohort, &now, policy) {
                 Walk::GoesOn(next) => {
@@ -71,9 +87,21 @@ impl Coordinator {
                     match self.grant(&now.loaded, &ask, *grant, policy).await {
                         Ok(Granting::Granted(answer, after)) => {
                             self.promote(flight, ticket, answer, &now.loaded).await;
-                            now = Now { loaded: after, sent, readers: false, from: 0 };
+                            now = Now {
+                                loaded: after,
+                                sent,
+                                readers: false,
+                                from: 0,
+                            };
                         }
-                        Ok(Granting::Conflict(loaded)) => now = Now { loaded, sent, readers: false, from: 0 },
+                        Ok(Granting::Conflict(loaded)) => {
+                            now = Now {
+                                loaded,
+                                sent,
+                                readers: false,
+                                from: 0,
+                            }
+                        }
                         Err(error) => {
                             tracing::debug!(key = ?flight.key, %error, "could not promote a parked caller; trying again");
                             return Instant::now() + RETRY_SOON;
@@ -113,7 +141,14 @@ impl Coordinator {
     async fn promote(self: &Arc<Self>, flight: &Arc<Flight>, ticket: u64, granted: Answer, before: &Loaded) {
         let Answer::Rebuild(rebuild) = &granted else { return };
         let lease = rebuild.lease;
-        if flight.answer(&self.flights, ticket, Reply::Answer(granted, before.snapshot.bytes.clone())).is_err() {
+        if flight
+            .answer(
+                &self.flights,
+                ticket,
+                Reply::Answer(granted, before.snapshot.bytes.clone()),
+            )
+            .is_err()
+        {
             self.give_back(&flight.key, lease).await;
             flight.bell.notify_one();
         }
@@ -122,7 +157,8 @@ impl Coordinator {
     /// Tells everybody in a flight to ask elsewhere.
     fn dismiss(&self, flight: &Flight) {
         let mut from = 0;
-        while let Walk::GoesOn(next) = flight.walk(&self.flights, from, u64::MAX, |_| Judgement::Gets(Reply::Draining)) {
+        while let Walk::GoesOn(next) = flight.walk(&self.flights, from, u64::MAX, |_| Judgement::Gets(Reply::Draining))
+        {
             from = next;
         }
     }

@@ -148,7 +148,10 @@ impl Flights {
 
     /// Every flight there is.
     pub fn all(&self) -> Vec<Arc<Flight>> {
-        self.shards.iter().flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect()
+        self.shards
+            .iter()
+            .flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
     /// Rings for a key, if anybody is parked for it.
@@ -173,7 +176,10 @@ impl Flights {
             }
             if self.parked.fetch_add(1, Ordering::Relaxed) >= self.most {
                 self.parked.fetch_sub(1, Ordering::Relaxed);
-                return Err(Error::Overloaded { what: "too many callers are parked at this replica", retry_after: super::RETRY_SOON });
+                return Err(Error::Overloaded {
+                    what: "too many callers are parked at this replica",
+                    retry_after: super::RETRY_SOON,
+                });
             }
         }
         let (ticket, attempt) = queue.take_in(waiter, replaced);
@@ -184,13 +190,23 @@ impl Flights {
         if is_new {
             shard.insert(key.clone(), flight.clone());
         }
-        Ok(Parking::Parked(Place { flight, ticket, attempt }, is_new))
+        Ok(Parking::Parked(
+            Place {
+                flight,
+                ticket,
+                attempt,
+            },
+            is_new,
+        ))
     }
 
     /// Takes a caller out of its queue; `None`: it has its answer already.
     pub fn leave(&self, place: &Place) -> Option<Waiter> {
         let mut queue = place.flight.queue.lock();
-        queue.waiters.get(&place.ticket).filter(|waiter| waiter.attempt == place.attempt)?;
+        queue
+            .waiters
+            .get(&place.ticket)
+            .filter(|waiter| waiter.attempt == place.attempt)?;
         let waiter = queue.take_out(place.ticket)?;
         self.parked.fetch_sub(1, Ordering::Relaxed);
         if queue.waiters.is_empty() {
@@ -219,7 +235,11 @@ impl Flights {
 
 impl Flight {
     fn new(key: &Key) -> Arc<Flight> {
-        Arc::new(Flight { key: key.clone(), bell: Notify::new(), queue: Mutex::default() })
+        Arc::new(Flight {
+            key: key.clone(),
+            bell: Notify::new(),
+            queue: Mutex::default(),
+        })
     }
 
     /// Callers parked.
@@ -244,11 +264,18 @@ impl Flight {
     /// `judge` says. It holds the queue while it does.
     pub fn walk(&self, flights: &Flights, from: u64, end: u64, mut judge: impl FnMut(&Waiter) -> Judgement) -> Walk {
         let mut queue = self.queue.lock();
-        let step: Vec<u64> = queue.waiters.range(from..end).take(STEP).map(|(ticket, _)| *ticket).collect();
+        let step: Vec<u64> = queue
+            .waiters
+            .range(from..end)
+            .take(STEP)
+            .map(|(ticket, _)| *ticket)
+            .collect();
         let full = step.len() == STEP;
         let mut next = from;
         for ticket in step {
-            let Some(waiter) = queue.waiters.get_mut(&ticket) else { continue };
+            let Some(waiter) = queue.waiters.get_mut(&ticket) else {
+                continue;
+            };
             match judge(waiter) {
                 Judgement::Stays(on) => {
                     waiter.on = on;
@@ -269,7 +296,9 @@ impl Flight {
 
     /// Gives a caller its answer. The reply comes back if the caller is not there any more.
     pub fn answer(&self, flights: &Flights, ticket: u64, reply: Reply) -> Result<(), Reply> {
-        let Some(waiter) = self.queue.lock().take_out(ticket) else { return Err(reply) };
+        let Some(waiter) = self.queue.lock().take_out(ticket) else {
+            return Err(reply);
+        };
         flights.parked.fetch_sub(1, Ordering::Relaxed);
         waiter.reply.send(reply)
     }
@@ -279,7 +308,15 @@ impl Waiter {
     /// A caller with a question, and where its answer goes.
     pub fn new(ask: Ask, on: Seq) -> (Waiter, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
-        (Waiter { ask, on, attempt: 0, reply }, answer)
+        (
+            Waiter {
+                ask,
+                on,
+                attempt: 0,
+                reply,
+            },
+            answer,
+        )
     }
 
     /// Whether it has left without a word.
@@ -296,7 +333,10 @@ impl Queue {
             return None;
         }
         let ticket = *self.by_request.get(request_id)?;
-        self.waiters.get(&ticket).filter(|first| first.ask.holder == waiter.ask.holder).map(|_| ticket)
+        self.waiters
+            .get(&ticket)
+            .filter(|first| first.ask.holder == waiter.ask.holder)
+            .map(|_| ticket)
     }
 
     /// The ticket is the place in the queue; the attempt tells a retry from its first try, which must not find it there.

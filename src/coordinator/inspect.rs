@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Coordinator, Description, Error, LeaseInfo, NamespaceInfo};
-use crate::decision::{self, Ask, Key, Lease, StoreTime};
+use crate::decision::{self, Key, Lease, StoreTime};
 use crate::store::Want;
 
 impl Coordinator {
@@ -15,7 +15,7 @@ impl Coordinator {
         let view = loaded.view();
         let waiters = u32::try_from(self.flights.parked_for(key)).unwrap_or(u32::MAX);
         Ok(Description {
-            current: decision::facts(&view, &Ask::facts(), &policy),
+            current: decision::facts(&view, &policy),
             lease: view.lease().map(|lease| info(key, lease, loaded.now, waiters)),
             waiters,
             backoff: decision::trouble(&view, self.dice.draw()),
@@ -29,10 +29,18 @@ impl Coordinator {
         }
         let (snapshots, now) = (self.store.leases(namespace).await?, self.store.ping().await?);
         let mut leases: Vec<&crate::store::Snapshot> = snapshots.iter().map(Arc::as_ref).collect();
-        leases.sort_by_key(|snapshot| (snapshot.entry.lease.as_ref().map(|lease| lease.token), snapshot.key.clone()));
+        leases.sort_by_key(|snapshot| {
+            (
+                snapshot.entry.lease.as_ref().map(|lease| lease.token),
+                snapshot.key.clone(),
+            )
+        });
         let with_waiters = |snapshot: &&crate::store::Snapshot| {
             let waiters = u32::try_from(self.flights.parked_for(&snapshot.key)).unwrap_or(u32::MAX);
-            snapshot.entry.live_lease(now).map(|lease| info(&snapshot.key, lease, now, waiters))
+            snapshot
+                .entry
+                .live_lease(now)
+                .map(|lease| info(&snapshot.key, lease, now, waiters))
         };
         Ok(leases.iter().filter_map(with_waiters).collect())
     }
@@ -43,19 +51,25 @@ impl Coordinator {
         let set = self.policies.load().clone();
         let mut of = |name: &str, set_counts: &dyn Fn(&mut NamespaceInfo)| {
             let policy = set.of(name).unwrap_or(&set.defaults).clone();
-            set_counts(found.entry(name.to_owned()).or_insert_with(|| NamespaceInfo::empty(name, policy)));
+            set_counts(
+                found
+                    .entry(name.to_owned())
+                    .or_insert_with(|| NamespaceInfo::empty(name, policy)),
+            );
         };
         for name in set.names() {
             of(name, &|_| ());
         }
         for census in self.store.census().await? {
-            of(&census.namespace, &|info| (info.entries, info.leases) = (census.entries, census.leases));
+            of(&census.namespace, &|info| {
+                (info.entries, info.leases) = (census.entries, census.leases)
+            });
         }
         for (name, parked) in self.flights.census() {
             of(&name, &|info| info.waiters = parked);
         }
         for (name, watchers) in self.hub.census() {
-            of(&name, &|info| info.watchers = watchers);
+            of(&name, &|info| info.watchers = watchers as u64);
         }
         Ok(found.into_values().collect())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{TryStreamExt, stream};
 
 use super::{Coordinator, Error, Invalidate, Invalidated, detach};
 use crate::decision::{self, Body, Key, LostReason, Policy, Seq, Tag};
@@ -37,12 +37,20 @@ impl Coordinator {
             "invalidated",
         );
         let position = done.iter().map(|done| done.position).max().unwrap_or_default();
-        let barrier = self.hub.barrier(position, &request.namespace, &request.targets, request.wait_for_watchers).await;
+        let barrier = self
+            .hub
+            .barrier(
+                position,
+                &request.namespace,
+                &request.targets,
+                request.wait_for_watchers,
+            )
+            .await;
         Ok(Invalidated {
             leases_revoked: done.iter().map(|done| done.revoked).sum(),
             targets: done.into_iter().map(|done| (done.target, done.number)).collect(),
-            watchers: barrier.watchers,
-            acknowledged: barrier.acknowledged,
+            watchers: count(barrier.watchers),
+            acknowledged: count(barrier.acknowledged),
             confirmed: barrier.confirmed,
             laggards: barrier.laggards,
         })
@@ -73,15 +81,24 @@ impl Coordinator {
                 target: Target::Key(key.clone()),
                 mode: request.mode,
             }];
-            events.extend(lease.iter().filter(|lease| !lease.holder.is_empty()).map(|lease| Event::LeaseRevoked {
-                key: key.clone(),
-                lease: lease.id(),
-                holder: lease.holder.clone(),
-                reason: LostReason::Invalidated,
-            }));
+            events.extend(
+                lease
+                    .iter()
+                    .filter(|lease| !lease.holder.is_empty())
+                    .map(|lease| Event::LeaseRevoked {
+                        key: key.clone(),
+                        lease: lease.id(),
+                        holder: lease.holder.clone(),
+                        reason: LostReason::Invalidated,
+                    }),
+            );
             let commit = Commit {
                 draft: invalidation.draft,
-                bytes: if invalidation.body == Body::Clear { NewBytes::Clear } else { NewBytes::Keep },
+                bytes: if invalidation.body == Body::Clear {
+                    NewBytes::Clear
+                } else {
+                    NewBytes::Keep
+                },
                 events,
                 ..Commit::new(&key, &loaded, decision::Draft::default())
             };
@@ -131,7 +148,9 @@ impl Coordinator {
             match self.revoke(&snapshot.key).await {
                 Ok(true) => revoked += 1,
                 Ok(false) => {}
-                Err(error) => tracing::warn!(key = ?snapshot.key, %error, "a covered lease could not be revoked; it counts as none all the same"),
+                Err(error) => {
+                    tracing::warn!(key = ?snapshot.key, %error, "a covered lease could not be revoked; it counts as none all the same")
+                }
             }
         }
         revoked
@@ -143,12 +162,21 @@ impl Coordinator {
             let mut commit = Commit::new(key, loaded, decision::revoke(&loaded.view())?);
             if !lease.holder.is_empty() {
                 let (lease, holder) = (lease.id(), lease.holder.clone());
-                commit.events.push(Event::LeaseRevoked { key: key.clone(), lease, holder, reason: LostReason::Invalidated });
+                commit.events.push(Event::LeaseRevoked {
+                    key: key.clone(),
+                    lease,
+                    holder,
+                    reason: LostReason::Invalidated,
+                });
             }
             Some(commit)
         })
         .await
     }
+}
+
+fn count(watchers: usize) -> u32 {
+    u32::try_from(watchers).unwrap_or(u32::MAX)
 }
 
 fn is_covered(snapshot: &Snapshot, tag: Option<&Tag>) -> bool {

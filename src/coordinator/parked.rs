@@ -31,7 +31,10 @@ impl Coordinator {
         }
         request.ask.parked_on = request.ask.parked_on.or(on.is_some().then_some(on));
         let (waiter, reply) = Waiter::new(request.ask.clone(), on);
-        let place = match self.flights.park(&request.key, waiter, policy.max_waiters_per_key as usize)? {
+        let place = match self
+            .flights
+            .park(&request.key, waiter, policy.max_waiters_per_key as usize)?
+        {
             Parking::Parked(place, is_new) => {
                 if is_new {
                     self.tasks.spawn(self.clone().fly(place.flight.clone()));
@@ -40,11 +43,18 @@ impl Coordinator {
             }
             Parking::KeyFull => return Ok(too_many(over)),
         };
-        let mut parked = Parked { coordinator: self.clone(), place, reply };
+        let mut parked = Parked {
+            coordinator: self.clone(),
+            place,
+            reply,
+        };
         let reply = match tokio::time::timeout_at(until, &mut parked.reply).await {
             Ok(reply) => reply,
             Err(_) if self.flights.leave(&parked.place).is_some() => {
-                return self.wait_is_over(&request, over, policy).await.map(|acquired| acquired.after(parked_at));
+                return self
+                    .wait_is_over(&request, over, policy)
+                    .await
+                    .map(|acquired| acquired.after(parked_at));
             }
             // Taken out of the queue at this very moment: the reply is on its way.
             Err(_) => (&mut parked.reply).await,
@@ -52,7 +62,12 @@ impl Coordinator {
         match reply {
             Ok(Reply::Answer(answer, bytes)) => {
                 let bytes = answer.hit().and(bytes);
-                Ok(Acquired { answer, bytes, degraded: false, waited: parked_at.elapsed() })
+                Ok(Acquired {
+                    answer,
+                    bytes,
+                    degraded: false,
+                    waited: parked_at.elapsed(),
+                })
             }
             Ok(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed).after(parked_at)),
             Ok(Reply::Draining) | Err(_) => Err(Error::Draining),
@@ -79,9 +94,14 @@ impl Coordinator {
         policy: &Policy,
     ) -> Result<Acquired, Error> {
         let over = over.unwrap_or_else(|| busy(BusyCause::WaitElapsed));
-        let want = Want { bytes: !request.ask.omit_value, rings: false };
+        let want = Want {
+            bytes: !request.ask.omit_value,
+            rings: false,
+        };
         let load = self.store.load(&request.key, decision::tags_asked(&request.ask), want);
-        let Ok(Ok(loaded)) = tokio::time::timeout(super::RETRY_SOON / 2, load).await else { return Ok(over) };
+        let Ok(Ok(loaded)) = tokio::time::timeout(super::RETRY_SOON / 2, load).await else {
+            return Ok(over);
+        };
         match decision::acquire(&loaded.view(), &request.ask, policy, self.dice.draw()) {
             Decision::Answer(answer) => Ok(Acquired::at_once(answer, &loaded)),
             Decision::Wait(wait) => Ok(Acquired::at_once(wait.when_over, &loaded)),
@@ -134,8 +154,17 @@ fn wait_ends(request: &Acquire, policy: &Policy, now: Instant) -> Instant {
 }
 
 fn busy(cause: BusyCause) -> Acquired {
-    let busy = Busy { retry_after: super::RETRY_SOON, lease_remaining: std::time::Duration::ZERO, cause };
-    Acquired { answer: Answer::Busy(busy), bytes: None, degraded: false, waited: std::time::Duration::ZERO }
+    let busy = Busy {
+        retry_after: super::RETRY_SOON,
+        lease_remaining: std::time::Duration::ZERO,
+        cause,
+    };
+    Acquired {
+        answer: Answer::Busy(busy),
+        bytes: None,
+        degraded: false,
+        waited: std::time::Duration::ZERO,
+    }
 }
 
 /// What a caller gets that would have been parked, had there been room.

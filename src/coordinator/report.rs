@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Coordinator, Error, MAX_TAGS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
-    self, Body, Content, Draft, LeaseId, Outcome as Ending, Policy, RenewDecision, Report, ReportAnswer, ReportDecision, Tag,
-    Value, View, lease_length,
+    self, Body, Content, Draft, LeaseId, Outcome as Ending, Policy, RenewDecision, Report, ReportAnswer,
+    ReportDecision, Tag, Value, View, lease_length,
 };
 use crate::store::{Commit, Event, Guard, Loaded, NewBytes, Outcome, Want};
 
@@ -17,10 +17,16 @@ impl Coordinator {
         if let Some(Error::ValueTooLarge { size, max }) = &too_large {
             // It ends the lease as a failure: no retry of this rebuild would fare better.
             let message = format!("the value has {size} bytes, the namespace allows {max}").into();
-            request.report.outcome = Ending::Failed { message, retry_after: None };
+            request.report.outcome = Ending::Failed {
+                message,
+                retry_after: None,
+            };
             request.bytes = None;
         }
-        let mut loaded = self.store.load(&request.key, &request.report.tags, Want::default()).await?;
+        let mut loaded = self
+            .store
+            .load(&request.key, &request.report.tags, Want::default())
+            .await?;
         let answer = loop {
             match self.report_once(&request, &loaded, &policy).await? {
                 Ok(answer) => break answer,
@@ -29,7 +35,10 @@ impl Coordinator {
         };
         match too_large {
             Some(error) if matches!(answer, ReportAnswer::Accepted { .. }) => Err(error),
-            _ => Ok(Reported { answer, degraded: false }),
+            _ => Ok(Reported {
+                answer,
+                degraded: false,
+            }),
         }
     }
 
@@ -59,7 +68,11 @@ impl Coordinator {
                 commit.events = self.refreshed(request, commit.draft.as_ref());
                 match self.store.commit(commit).await? {
                     Outcome::Committed(done) => {
-                        let view = View { entry: &done.snapshot.entry, generations: &loaded.generations, now: done.now };
+                        let view = View {
+                            entry: &done.snapshot.entry,
+                            generations: &loaded.generations,
+                            now: done.now,
+                        };
                         Ok(Ok(decision::accepted(&view, report.lease, policy)))
                     }
                     Outcome::Conflict(now) => Ok(Err(now)),
@@ -90,7 +103,13 @@ impl Coordinator {
         let mut loaded = self.store.load(&request.key, &[], Want::default()).await?;
         loop {
             match decision::renew(&loaded.view(), request.lease, request.ttl, &policy) {
-                RenewDecision::Lost { reason, ttl, max_hold } => return Ok(Renewed { lost: Some(reason), ttl, max_hold }),
+                RenewDecision::Lost { reason, ttl, max_hold } => {
+                    return Ok(Renewed {
+                        lost: Some(reason),
+                        ttl,
+                        max_hold,
+                    });
+                }
                 RenewDecision::Keep(draft) => {
                     let mut commit = Commit::new(&request.key, &loaded, *draft);
                     commit.until = deadline(&loaded, request.lease);
@@ -98,9 +117,16 @@ impl Coordinator {
                         Outcome::Conflict(now) => loaded = now,
                         Outcome::Committed(done) => {
                             let lease = done.snapshot.entry.lease.as_deref();
-                            let ttl = lease.map_or_else(|| lease_length(request.ttl, &policy), |lease| lease.deadline.since(done.now));
+                            let ttl = lease.map_or_else(
+                                || lease_length(request.ttl, &policy),
+                                |lease| lease.deadline.since(done.now),
+                            );
                             let max_hold = lease.map_or(ttl, |lease| lease.hold_until.since(done.now));
-                            return Ok(Renewed { lost: None, ttl, max_hold });
+                            return Ok(Renewed {
+                                lost: None,
+                                ttl,
+                                max_hold,
+                            });
                         }
                     }
                 }
@@ -147,9 +173,15 @@ fn guard(loaded: &Loaded, reported: &[Tag]) -> Guard {
     let stored = entry.value.as_ref().map_or(&[][..], Value::tags);
     let leased = entry.lease.as_deref().map_or(&[][..], decision::Lease::tags);
     let tags = stored.iter().chain(leased).chain(reported).cloned().collect();
-    Guard { tags, newest: loaded.generations.newest() }
+    Guard {
+        tags,
+        newest: loaded.generations.newest(),
+    }
 }
 
 fn deadline(loaded: &Loaded, id: LeaseId) -> decision::StoreTime {
-    loaded.view().lease_of(id).map_or(decision::StoreTime::NEVER, |lease| lease.deadline)
+    loaded
+        .view()
+        .lease_of(id)
+        .map_or(decision::StoreTime::NEVER, |lease| lease.deadline)
 }

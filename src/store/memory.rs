@@ -204,7 +204,8 @@ impl Memory {
             .guard
             .as_ref()
             .is_none_or(|guard| self.header.keeps(commit.key.namespace(), guard));
-        if revision != commit.expected || now < commit.not_before || !guarded {
+        let timely = (commit.not_before..commit.until).contains(&now);
+        if revision != commit.expected || !timely || !guarded {
             drop(shard);
             let tags = commit.guard.map(|guard| guard.tags).unwrap_or_default();
             return Ok(Outcome::Conflict(self.loaded(&commit.key, found, &tags, now)));
