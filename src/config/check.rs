@@ -20,7 +20,7 @@ pub struct CheckArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// Print every field of every namespace, not only what differs from [defaults]
+    /// Print every field of every namespace, not only what differs from `[defaults]`
     #[arg(long)]
     pub full: bool,
 }

@@ -28,9 +28,9 @@ pub struct Overrides {
     )]
     pub strict_namespaces: Option<bool>,
 
-    /// A field of [defaults], such as fresh_ttl=30s or backoff.max=5m; may be repeated
+    /// A field of `[defaults]`, such as fresh_ttl=30s or backoff.max=5m; may be repeated
     ///
-    /// It wins over [defaults] of the file; what a namespace says for itself stays. In the environment the fields are parted by
+    /// It wins over `[defaults]` of the file; what a namespace says for itself stays. In the environment the fields are parted by
     /// commas; flags take the place of all of them.
     #[arg(
         long = "default",
