@@ -4,8 +4,8 @@
 //!
 //! *Never does*: acts on a setting. It hands out plain values.
 //!
-//! *Invariants.* A configuration is taken whole or not at all; every mistake in it is named with file, line, field and what is
-//! allowed, all of them together.
+//! *Invariants.* A configuration is taken whole or not at all; every mistake in it is named with file, line, field and
+//! what is allowed, all of them together.
 //!
 //! | to learn | read |
 //! |---|---|

@@ -27,8 +27,8 @@ pub struct CheckArgs {
 
 /// Checks a file as `drover serve --config FILE` would read it, environment and flags aside.
 ///
-/// Good: prints the policies in force to standard output and exits with 0. Otherwise prints one line a mistake to standard error,
-/// `FILE:LINE:COLUMN: FIELD: what is wrong; what is allowed`, and exits with 1.
+/// Good: prints the policies in force to standard output and exits with 0. Otherwise prints one line a mistake to
+/// standard error, `FILE:LINE:COLUMN: FIELD: what is wrong; what is allowed`, and exits with 1.
 pub fn check(args: &CheckArgs) -> ExitCode {
     let (name, text) = if args.file == Path::new("-") {
         (Path::new("<stdin>"), read_stdin())

@@ -1,7 +1,7 @@
 //! The fields of a policy in the file: names, forms, and what is allowed.
 //!
-//! *Owns* one table, [`FIELDS`]. Reading, writing, `--default`, the list behind "did you mean" and the pairs that have to fit each
-//! other all go by it, so a field that is added to [`Policy`] is added here once.
+//! *Owns* one table, [`FIELDS`]. Reading, writing, `--default`, the list behind "did you mean" and the pairs that have
+//! to fit each other all go by it, so a field that is added to [`Policy`] is added here once.
 //!
 //! *Never does* range checks: those are the policy's own ([`Policy::check`]); here only the form of a value is read.
 

@@ -1,7 +1,7 @@
 //! The file: `strict_namespaces`, `[server]`, `[defaults]`, `[namespaces.NAME]`.
 //!
-//! *Invariants.* A file is read to its end whatever is wrong with it, so that all mistakes are told at once; and it is used only if
-//! there are none.
+//! *Invariants.* A file is read to its end whatever is wrong with it, so that all mistakes are told at once; and it is
+//! used only if there are none.
 //!
 //! *Why not* serde: it stops at the first mistake, and a contradiction between two good values has no place there.
 
@@ -28,7 +28,8 @@ pub(super) struct File {
 const TOP: [&str; 4] = ["strict_namespaces", "server", "defaults", "namespaces"];
 const NAMESPACE: &str = "a lower-case letter or digit, then up to 63 of a-z, 0-9, \".\", \"_\" and \"-\"";
 
-/// Reads a file's text, with what flags and the environment say about policies laid over it. `path` is for the messages only.
+/// Reads a file's text, with what flags and the environment say about policies laid over it. `path` is for the messages
+/// only.
 pub(super) fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<File, ConfigError> {
     let mut sheet = Sheet::new(text);
     let mut file = File::default();

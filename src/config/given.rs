@@ -10,7 +10,8 @@ use toml::de::DeValue;
 pub(super) enum Given<'a> {
     /// A string.
     Text(&'a str),
-    /// An integer. Larger ones than TOML's 64 bits are cut to the ends of the range: they are refused as too large all the same.
+    /// An integer. Larger ones than TOML's 64 bits are cut to the ends of the range: they are refused as too large all
+    /// the same.
     Whole(i64),
     /// A float.
     Real(f64),

@@ -1,7 +1,8 @@
 //! One table of policy fields, laid over the policy that it inherits from.
 //!
-//! *Owns* the reading of `[defaults]`, `[namespaces.NAME]` and `--default`, and the report of contradictions: where a rule between
-//! two fields is broken, it names the line in this table that broke it, also when the other field is inherited.
+//! *Owns* the reading of `[defaults]`, `[namespaces.NAME]` and `--default`, and the report of contradictions: where a
+//! rule between two fields is broken, it names the line in this table that broke it, also when the other field is
+//! inherited.
 
 use std::collections::{HashMap, HashSet};
 

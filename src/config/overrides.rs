@@ -1,4 +1,5 @@
-//! What flags and the environment say about policies. It outlives reloads: a flag wins over the file, also over its next version.
+//! What flags and the environment say about policies. It outlives reloads: a flag wins over the file, also over its
+//! next version.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,8 +31,8 @@ pub struct Overrides {
 
     /// A field of `[defaults]`, such as fresh_ttl=30s or backoff.max=5m; may be repeated
     ///
-    /// It wins over `[defaults]` of the file; what a namespace says for itself stays. In the environment the fields are parted by
-    /// commas; flags take the place of all of them.
+    /// It wins over `[defaults]` of the file; what a namespace says for itself stays. In the environment the fields are
+    /// parted by commas; flags take the place of all of them.
     #[arg(
         long = "default",
         env = "DROVER_DEFAULTS",

@@ -1,14 +1,14 @@
 //! Policies follow their file without a restart.
 //!
-//! *Owns* when the file is looked at and what becomes of what it says: good → in force at once and as a whole; not good → the old
-//! policies stay, and the log says why, once for each version of the file.
+//! *Owns* when the file is looked at and what becomes of what it says: good → in force at once and as a whole; not good
+//! → the old policies stay, and the log says why, once for each version of the file.
 //!
 //! *Never does*: takes over `[server]`. It is read at the start; the log says when a restart is needed.
 //!
-//! *Why look again and again* instead of file-system events: Kubernetes swaps a symbolic link two directories up when a ConfigMap
-//! changes, editors put a new file in the old one's place, and network file systems tell nothing; watches on the file miss all of
-//! these. Reading a small file each second is cheap and sees every one. What was read counts once it is read the same twice, so a
-//! file that is half written is not taken for a whole one. SIGHUP needs no second look.
+//! *Why look again and again* instead of file-system events: Kubernetes swaps a symbolic link two directories up when a
+//! ConfigMap changes, editors put a new file in the old one's place, and network file systems tell nothing; watches on
+//! the file miss all of these. Reading a small file each second is cheap and sees every one. What was read counts once
+//! it is read the same twice, so a file that is half written is not taken for a whole one. SIGHUP needs no second look.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,8 @@ use super::units::Refusal;
 pub(super) struct Server {
     /// The values, as options.
     pub options: ServeArgs,
-    /// Names and values as they were written, in the order of [`OPTIONS`]: for showing, and for telling what a reload can't take over.
+    /// Names and values as they were written, in the order of [`OPTIONS`]: for showing, and for telling what a reload
+    /// can't take over.
     pub written: Vec<(&'static str, String)>,
 }
 

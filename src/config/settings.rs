@@ -1,4 +1,5 @@
-//! Everything that `drover serve` is told, each from the strongest source that says it: flag, environment, file, default.
+//! Everything that `drover serve` is told, each from the strongest source that says it: flag, environment, file,
+//! default.
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,7 +30,8 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Bounds on what the replica takes upon itself.
     pub limits: Limits,
-    /// After about this long a connection is told to reconnect; the server draws each one's age around it. `None`: never.
+    /// After about this long a connection is told to reconnect; the server draws each one's age around it. `None`:
+    /// never.
     pub max_connection_age: Option<Duration>,
     /// How long a drain may take.
     pub drain_timeout: Duration,
