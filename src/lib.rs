@@ -13,6 +13,8 @@ pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
 #[cfg(feature = "service")]
+pub mod rpc;
+#[cfg(feature = "service")]
 pub mod store;
 
 /// The gRPC messages and services, generated from `proto/drover/v1`.
