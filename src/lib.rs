@@ -10,6 +10,8 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "service")]
+pub mod config;
+#[cfg(feature = "service")]
 pub mod coordinator;
 pub mod decision;
 #[cfg(feature = "service")]
