@@ -64,3 +64,6 @@ pub fn services(coordinator: Arc<Coordinator>) -> Routes {
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Routes::new(calls).add_service(admin)
 }
+//! The edge: from protobuf to the domain and back, and nothing else.
+
+pub mod watch;
