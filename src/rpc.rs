@@ -1,0 +1,3 @@
+//! The edge: from protobuf to the domain and back, and nothing else.
+
+pub mod layers;
