@@ -67,3 +67,6 @@ pub fn services(coordinator: Arc<Coordinator>) -> Routes {
 //! The edge: from protobuf to the domain and back, and nothing else.
 
 pub mod watch;
+//! The edge: from protobuf to the domain and back, and nothing else.
+
+pub mod layers;
