@@ -19,8 +19,6 @@ pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
 #[cfg(feature = "service")]
-pub mod rpc;
-#[cfg(feature = "service")]
 pub mod metrics;
 #[cfg(feature = "service")]
 pub mod rpc;

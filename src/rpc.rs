@@ -25,7 +25,9 @@
 
 pub mod convert;
 pub mod deadline;
+pub mod layers;
 pub mod status;
+pub mod watch;
 
 mod admin;
 mod codec;
@@ -64,9 +66,3 @@ pub fn services(coordinator: Arc<Coordinator>) -> Routes {
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Routes::new(calls).add_service(admin)
 }
-//! The edge: from protobuf to the domain and back, and nothing else.
-
-pub mod watch;
-//! The edge: from protobuf to the domain and back, and nothing else.
-
-pub mod layers;
