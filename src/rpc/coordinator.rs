@@ -77,11 +77,8 @@ impl CoordinatorService for CoordinatorRpc {
         &self,
         request: Request<Streaming<proto::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        // MERGE (branch `fanout`): the whole body becomes
-        //     let events = super::watch::watch(self.coordinator.hub(), request.into_inner());
-        //     Ok(Response::new(Box::pin(events)))
-        drop(request);
-        Err(status::not_yet("Watch", "hearing of invalidations"))
+        let events = super::watch::watch(self.coordinator.hub(), request.into_inner());
+        Ok(Response::new(Box::pin(events)))
     }
 
     type PullRefreshesStream = Answers<proto::PullRefreshesResponse>;
