@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::{
-    Acquire, Acquired, Coordinator, Dice, Error, Invalidate, Invalidated, Renew, Renewed, ReportValue, Reported,
+    Acquire, Acquired, Coordinator, Dice, Error, Invalidate, Invalidated, Parts, Renew, Renewed, ReportValue, Reported,
 };
 use crate::config::{Policies, PolicySet};
 use crate::decision::{
@@ -17,6 +17,7 @@ use crate::decision::{
     ReportAnswer, Tag,
 };
 use crate::fanout::{Hub, HubLimits};
+use crate::metrics::Metrics;
 use crate::store::memory::{Limits, Memory};
 use crate::store::{Store, Target};
 
@@ -38,13 +39,14 @@ impl Replica {
             defaults: Arc::new(policy),
             ..PolicySet::default()
         };
-        Replica(Coordinator::new(
+        Replica(Coordinator::new(Parts {
             store,
-            Policies::new(set),
+            policies: Policies::new(set),
             hub,
-            Dice::seeded(1),
+            dice: Dice::seeded(1),
+            metrics: Metrics::detached(),
             max_waiters,
-        ))
+        }))
     }
 
     async fn ask(&self, request: Acquire) -> Acquired {
