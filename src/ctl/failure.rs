@@ -1,0 +1,300 @@
+//! *Owns* what went wrong, and how it is told: the code, the reason, the fields, when to try again, and what to do.
+//!
+//! *Invariants*: advice is chosen by reason and code, never by the text of a message.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::exit::Exit;
+use super::text::{BAD, BOLD, paint, safe};
+use super::units;
+
+/// A call that got no answer.
+#[derive(Debug)]
+pub struct Failure {
+    code: Code,
+    reason: String,
+    message: String,
+    violations: Vec<Violation>,
+    retry_after: Option<Duration>,
+    advice: Option<String>,
+    /// A server said so; otherwise the code is this program's own and tells people nothing.
+    by_server: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Violation {
+    field: String,
+    description: String,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    error: Facts<'a>,
+}
+
+#[derive(Serialize)]
+struct Facts<'a> {
+    code: &'static str,
+    reason: &'a str,
+    message: &'a str,
+    field_violations: &'a [Violation],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<String>,
+}
+
+impl Failure {
+    /// A mistake found before anything was sent; `message` says which.
+    pub fn usage(message: String) -> Self {
+        Self {
+            code: Code::InvalidArgument,
+            reason: String::new(),
+            message,
+            violations: Vec::new(),
+            retry_after: None,
+            advice: None,
+            by_server: false,
+        }
+    }
+
+    /// Nobody listens at `server`.
+    pub fn unreachable(server: &str, error: &tonic::transport::Error) -> Self {
+        Self {
+            code: Code::Unavailable,
+            message: format!("no drover answers at {server}: {}", deepest(error)),
+            advice: Some("start one with `drover serve`, or name another with --server or DROVER_SERVER".into()),
+            ..Self::usage(String::new())
+        }
+    }
+
+    /// An answer that cannot be right.
+    pub fn nonsense(message: &str) -> Self {
+        Self {
+            code: Code::Internal,
+            ..Self::usage(message.into())
+        }
+    }
+
+    /// A stream that said nothing for so long that it counts as lost.
+    pub fn silent(length: Duration) -> Self {
+        let message = format!("nothing was heard for {}", people(length));
+        Self {
+            code: Code::Unavailable,
+            ..Self::usage(message)
+        }
+    }
+
+    /// A stream that the server ended without a word.
+    pub fn ended() -> Self {
+        Self {
+            code: Code::Unavailable,
+            ..Self::usage("the server ended the stream".into())
+        }
+    }
+
+    /// The server's refusal. `patience` is the deadline that the call had.
+    pub fn refused(status: &Status, patience: Duration) -> Self {
+        let details = status.get_error_details();
+        // Clients without rich errors read the plain trailers; so does this one where a proxy dropped the details.
+        let trailer = |name: &str| {
+            status
+                .metadata()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned)
+        };
+        let reason = details
+            .error_info()
+            .map(|info| info.reason.clone())
+            .or_else(|| trailer("drover-reason"));
+        let pushback = || {
+            trailer("grpc-retry-pushback-ms")?
+                .parse()
+                .ok()
+                .map(Duration::from_millis)
+        };
+        let violations = details
+            .bad_request()
+            .map(|bad| bad.field_violations.clone())
+            .unwrap_or_default();
+        let mut failure = Self {
+            code: status.code(),
+            reason: reason.unwrap_or_default(),
+            message: message(status),
+            violations: violations
+                .into_iter()
+                .map(|violation| Violation {
+                    field: violation.field,
+                    description: violation.description,
+                })
+                .collect(),
+            retry_after: details.retry_info().and_then(|info| info.retry_delay).or_else(pushback),
+            advice: None,
+            by_server: true,
+        };
+        failure.advice = failure.advise(patience);
+        failure
+    }
+
+    pub fn exit(&self) -> Exit {
+        match self.code {
+            Code::InvalidArgument | Code::NotFound => Exit::Usage,
+            _ => Exit::Broken,
+        }
+    }
+
+    /// Asking again may help.
+    pub fn passes(&self) -> bool {
+        !matches!(
+            self.code,
+            Code::InvalidArgument
+                | Code::NotFound
+                | Code::AlreadyExists
+                | Code::PermissionDenied
+                | Code::Unauthenticated
+                | Code::FailedPrecondition
+                | Code::OutOfRange
+                | Code::Unimplemented
+        )
+    }
+
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// One line without colours.
+    pub fn sentence(&self) -> String {
+        if self.message.is_empty() {
+            name(self.code).into()
+        } else {
+            safe(&self.message)
+        }
+    }
+
+    /// For people.
+    pub fn page(&self) -> String {
+        let mut page = format!("{} {}", paint(BAD, "error:"), self.sentence());
+        if self.by_server {
+            let separator = if self.reason.is_empty() { "" } else { ", " };
+            let _ = write!(page, " ({}{separator}{})", name(self.code), safe(&self.reason));
+        }
+        page.push('\n');
+        let width = self
+            .violations
+            .iter()
+            .map(|violation| safe(&violation.field).chars().count())
+            .max()
+            .unwrap_or(0);
+        for violation in &self.violations {
+            let _ = writeln!(
+                page,
+                "  {:<width$}  {}",
+                safe(&violation.field),
+                safe(&violation.description)
+            );
+        }
+        if let Some(delay) = self.retry_after {
+            let _ = writeln!(page, "{} try again in {}", paint(BOLD, "hint:"), people(delay));
+        }
+        if let Some(advice) = &self.advice {
+            let _ = writeln!(page, "{} {advice}", paint(BOLD, "hint:"));
+        }
+        page
+    }
+
+    /// For scripts.
+    pub fn document(&self) -> Document<'_> {
+        Document {
+            error: Facts {
+                code: name(self.code),
+                reason: &self.reason,
+                message: &self.message,
+                field_violations: &self.violations,
+                retry_after: self.retry_after.and_then(proto).map(|delay| units::exact(&delay)),
+            },
+        }
+    }
+
+    fn advise(&self, patience: Duration) -> Option<String> {
+        let advice = match (self.reason.as_str(), self.code) {
+            ("INVALID_FIELD", _) => "correct the fields above; `drover ctl COMMAND --help` says what each may be",
+            ("UNKNOWN_NAMESPACE", _) => "see `drover ctl namespaces`, or add it to the server's policy file",
+            ("VALUE_TOO_LARGE", _) => {
+                "the lease ended as a failure; raise max_value_bytes in the policy, or keep the value in your own store \
+                 and report it with --external"
+            }
+            ("STORE_UNAVAILABLE", _) => "the server cannot reach its store; repeating the call is safe",
+            ("OUTCOME_UNKNOWN", _) => "it may or may not have been done; repeating the call is safe",
+            ("DRAINING", _) => "this replica is about to leave; ask another one, or the same address in a moment",
+            ("OVERLOADED", _) => "the server has too much to do at the moment",
+            (_, Code::Unauthenticated | Code::PermissionDenied) => "ask the operators of this server for access",
+            (_, Code::Unimplemented) => {
+                "this server does not know that call: it may be older than this program, or not a drover"
+            }
+            (_, Code::Cancelled | Code::DeadlineExceeded) => {
+                return Some(format!(
+                    "no answer within {}; --timeout gives it longer",
+                    people(patience)
+                ));
+            }
+            ("INTERNAL", _) | (_, Code::Internal) => {
+                "a bug, or not a drover at that address; the server's log may say more"
+            }
+            _ => return None,
+        };
+        Some(advice.into())
+    }
+}
+
+/// The names that the gRPC documentation uses.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// A status that the transport made says little itself ("transport error"); its deepest source says what happened.
+fn message(status: &Status) -> String {
+    match status.source() {
+        Some(source) => format!("{}: {}", status.message(), deepest(source)),
+        None => status.message().to_owned(),
+    }
+}
+
+fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn proto(length: Duration) -> Option<prost_types::Duration> {
+    prost_types::Duration::try_from(length).ok()
+}
+
+fn people(length: Duration) -> String {
+    proto(length).map_or_else(|| "very long".into(), |length| units::people(&length))
+}
