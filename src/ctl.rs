@@ -47,7 +47,13 @@ use output::{Answer, Output};
 pub struct Args {
     #[command(flatten)]
     server: Server,
-    /// One JSON document a call, one a line for `watch`
+    /// Print JSON: one document a call, one a line for `watch`
+    ///
+    /// The fields are those of the proto, under its names: scalars and lists are always there, absent messages are left out.
+    /// int64 are numbers, durations are strings such as "1.5s", enum values are their names (or a number that this program
+    /// does not know). Bytes are text when they are valid UTF-8, else base64; `value_encoding` beside `value` says which.
+    /// `watch` adds `received_at`. A call that fails prints {"error": {"code", "reason", "message", "field_violations",
+    /// "retry_after"}}.
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
     #[command(subcommand)]
@@ -79,6 +85,7 @@ const EXAMPLES: &str = concat!(
     "  drover ctl acquire orders user:42\n",
     "  drover ctl invalidate orders user:42 --wait 2s\n",
     "  drover ctl leases --server http://drover.internal:7117 --json\n",
+    "\nDurations are written 250ms, 5s, 1h 30m. A key that begins with '-' goes behind '--'.\n",
 );
 
 /// Runs one command, prints its answer, and gives the exit code that `drover ctl --help` documents.

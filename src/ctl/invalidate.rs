@@ -26,11 +26,12 @@ const EXAMPLES: &str = concat!(
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(override_usage = "drover ctl invalidate NAMESPACE [KEY]... [OPTIONS]")]
 #[command(group = clap::ArgGroup::new("targets").required(true).multiple(true).args(["keys", "tags", "everything"]))]
 pub struct Args {
     /// Where
     namespace: String,
-    /// Which keys; with the tags at most 1,000
+    /// Which keys; a key, a tag or --everything must be there, keys and tags together at most 1,000
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
     /// Whatever carries this tag; may be repeated

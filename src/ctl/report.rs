@@ -29,6 +29,7 @@ const EXAMPLES: &str = concat!(
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(override_usage = "drover ctl report NAMESPACE KEY LEASE_ID OUTCOME [OPTIONS]")]
 #[command(group = clap::ArgGroup::new("outcome").required(true))]
 pub struct Args {
     /// As in the grant
@@ -71,7 +72,12 @@ pub struct Args {
     #[arg(long, group = "outcome", help_heading = "Outcome (exactly one)")]
     abandon: bool,
     /// With --failed: keep off the origin at least this long
-    #[arg(long, requires = "failed", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(
+        long,
+        requires = "failed",
+        // `requires` alone lets it pass beside an outcome that excludes --failed.
+        conflicts_with_all = ["value", "value_file", "external", "not_found", "not_modified", "abandon"],
+        value_name = "DURATION", value_parser = humantime::parse_duration)]
     retry_after: Option<Duration>,
     /// How long it is fresh; 0: do not store [default: what the policy says]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]

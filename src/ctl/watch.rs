@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt as _};
-use tonic::Streaming;
+use tonic::Status;
 
 use super::ambient::{self, Ambient};
 use super::client::{Server, settled};
@@ -35,7 +35,7 @@ const EXAMPLES: &str = concat!(
     "  drover ctl watch orders prices\n",
     "  drover ctl watch orders --prefix user: --refreshed\n",
     "  drover ctl watch orders --json | jq -c 'select(.invalidated).invalidated'\n",
-    "\nIt goes on until ctrl-c. When the connection is lost it resumes where it was; only the first one must succeed.\n",
+    "\nIt goes on until ctrl-c. When the connection is lost it resumes where it was; only the first one must succeed.",
 );
 
 #[derive(Clone, Debug, clap::Args)]
@@ -93,15 +93,7 @@ pub async fn follow(
     output: &mut Output,
     stop: impl Future<Output = ()>,
 ) -> Result<Exit, Broken> {
-    let mut watcher = Watcher {
-        args,
-        server,
-        ambient,
-        holder: args.holder.clone().unwrap_or_else(ambient::holder),
-        cursor: args.resume_from.clone().unwrap_or_default(),
-        connected: false,
-        losses: 0,
-    };
+    let mut watcher = Watcher::new(args, server, ambient);
     let result = tokio::select! {
         () = stop => Ok(()),
         result = watcher.run(output) => result,
@@ -112,7 +104,7 @@ pub async fn follow(
     result.map(|()| Exit::Yes)
 }
 
-struct Watcher<'a> {
+pub struct Watcher<'a> {
     args: &'a Args,
     server: &'a Server,
     ambient: Ambient,
@@ -126,14 +118,26 @@ struct Watcher<'a> {
 }
 
 /// How a connection ended that nothing is wrong with.
-enum End {
+pub enum End {
     /// Ask another replica.
     Moved,
     /// Nobody reads the output.
     Unread,
 }
 
-impl Watcher<'_> {
+impl<'a> Watcher<'a> {
+    pub fn new(args: &'a Args, server: &'a Server, ambient: Ambient) -> Self {
+        Self {
+            args,
+            server,
+            ambient,
+            holder: args.holder.clone().unwrap_or_else(ambient::holder),
+            cursor: args.resume_from.clone().unwrap_or_default(),
+            connected: false,
+            losses: 0,
+        }
+    }
+
     async fn run(&mut self, output: &mut Output) -> Result<(), Broken> {
         loop {
             let failure = match self.connection(output).await {
@@ -166,9 +170,10 @@ impl Watcher<'_> {
         self.read(stream, &acknowledge, output).await
     }
 
-    async fn read(
+    /// Reads one connection until it is lost, or better left.
+    pub async fn read(
         &mut self,
-        mut stream: Streaming<WatchResponse>,
+        mut stream: impl Stream<Item = Result<WatchResponse, Status>> + Unpin,
         acknowledge: &watch::Sender<String>,
         output: &mut Output,
     ) -> Result<End, Broken> {
@@ -177,15 +182,13 @@ impl Watcher<'_> {
         loop {
             let message = tokio::select! {
                 () = leave(leave_at) => return Ok(End::Moved),
-                message = timeout(silence, stream.message()) => message,
+                message = timeout(silence, stream.next()) => message,
             };
             let Ok(message) = message else {
                 return Err(Failure::silent(silence).into());
             };
+            let message = message.ok_or_else(Failure::ended)?;
             let message = message.map_err(|status| Failure::refused(&status, silence))?;
-            let Some(message) = message else {
-                return Err(Failure::ended().into());
-            };
             if let Some(Event::Started(started)) = &message.event {
                 self.losses = 0;
                 let told = started.max_silence.and_then(|length| Duration::try_from(length).ok());
@@ -214,7 +217,8 @@ impl Watcher<'_> {
         output.answer(event::answer(message, (self.ambient.now)())).map(|_| ())
     }
 
-    fn requests(&self, acknowledged: watch::Receiver<String>) -> impl Stream<Item = WatchRequest> + use<> {
+    /// What this side says: the subscription, then acknowledgements if it was told to give them.
+    pub fn requests(&self, acknowledged: watch::Receiver<String>) -> impl Stream<Item = WatchRequest> + use<> {
         let subscribe = Subscribe {
             namespaces: self.args.namespaces.clone(),
             key_prefixes: self.args.prefixes.clone(),
