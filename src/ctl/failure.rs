@@ -90,6 +90,17 @@ impl Failure {
         }
     }
 
+    /// The deadline passed. The transport tells that as CANCELLED, which would look like the server's doing.
+    pub fn unanswered(patience: Duration) -> Self {
+        let message = format!("no answer within {}", people(patience));
+        let advice = Some("is the server busy, or not a drover? --timeout gives it longer".into());
+        Self {
+            code: Code::DeadlineExceeded,
+            advice,
+            ..Self::usage(message)
+        }
+    }
+
     /// A stream that the server ended without a word.
     pub fn ended() -> Self {
         Self {
@@ -100,6 +111,9 @@ impl Failure {
 
     /// The server's refusal. `patience` is the deadline that the call had.
     pub fn refused(status: &Status, patience: Duration) -> Self {
+        if causes(status).any(|cause| cause.is::<tonic::TimeoutExpired>()) {
+            return Self::unanswered(patience);
+        }
         let details = status.get_error_details();
         // Clients without rich errors read the plain trailers; so does this one where a proxy dropped the details.
         let trailer = |name: &str| {
@@ -138,7 +152,7 @@ impl Failure {
             advice: None,
             by_server: true,
         };
-        failure.advice = failure.advise(patience);
+        failure.advice = failure.advise(status.source().is_some());
         failure
     }
 
@@ -221,7 +235,8 @@ impl Failure {
         }
     }
 
-    fn advise(&self, patience: Duration) -> Option<String> {
+    /// `by_transport`: no server said so, the connection broke.
+    fn advise(&self, by_transport: bool) -> Option<String> {
         let advice = match (self.reason.as_str(), self.code) {
             ("INVALID_FIELD", _) => "correct the fields above; `drover ctl COMMAND --help` says what each may be",
             ("UNKNOWN_NAMESPACE", _) => "see `drover ctl namespaces`, or add it to the server's policy file",
@@ -237,15 +252,11 @@ impl Failure {
             (_, Code::Unimplemented) => {
                 "this server does not know that call: it may be older than this program, or not a drover"
             }
-            (_, Code::Cancelled | Code::DeadlineExceeded) => {
-                return Some(format!(
-                    "no answer within {}; --timeout gives it longer",
-                    people(patience)
-                ));
+            (_, Code::DeadlineExceeded) => "--timeout gives it longer",
+            (_, Code::Unknown | Code::Internal) if by_transport => {
+                "is that the gRPC address of a drover? Its HTTP port is another one"
             }
-            ("INTERNAL", _) | (_, Code::Internal) => {
-                "a bug, or not a drover at that address; the server's log may say more"
-            }
+            ("INTERNAL", _) | (_, Code::Internal) => "this is a bug; the server's log may say more",
             _ => return None,
         };
         Some(advice.into())
@@ -283,12 +294,15 @@ fn message(status: &Status) -> String {
     }
 }
 
+/// The error and what caused it, down to the first cause.
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
 fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
+    causes(error).last().unwrap_or(error).to_string()
 }
 
 fn proto(length: Duration) -> Option<prost_types::Duration> {

@@ -163,7 +163,7 @@ impl<'a> Watcher<'a> {
         let opening = client.watch(self.requests(acknowledged));
         // The response headers come at once, so the timeout of a call fits; the stream itself has no end.
         let Ok(opened) = timeout(self.server.timeout, opening).await else {
-            return Err(Failure::silent(self.server.timeout).into());
+            return Err(Failure::unanswered(self.server.timeout).into());
         };
         let stream = settled(opened, self.server.timeout)?;
         self.connected = true;

@@ -148,12 +148,12 @@ fn every_reason_says_what_to_do_and_whether_asking_again_may_help() {
             Exit::Broken,
             true,
         ),
-        (Code::Internal, "INTERNAL", "a bug", Exit::Broken, true),
+        (Code::Internal, "INTERNAL", "this is a bug", Exit::Broken, true),
         (Code::Unimplemented, "", "does not know that call", Exit::Broken, false),
         (
-            Code::Cancelled,
+            Code::DeadlineExceeded,
             "",
-            "no answer within 5s; --timeout",
+            "--timeout gives it longer",
             Exit::Broken,
             true,
         ),
@@ -163,4 +163,28 @@ fn every_reason_says_what_to_do_and_whether_asking_again_may_help() {
         assert!(failure.page().contains(advice), "{reason}: {}", failure.page());
         assert_eq!((failure.exit(), failure.passes()), (exit, passes), "{reason}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_is_given_up_at_the_deadline() {
+    use crate::ctl::client::settled;
+    use crate::proto::coordinator_service_client::CoordinatorServiceClient;
+    use crate::proto::{InvalidateRequest, InvalidateResponse};
+    // In memory, so that nothing but time can happen: the other end reads nothing and says nothing.
+    let endpoint = tonic::transport::Endpoint::from_static("http://in.memory");
+    let (near, _far) = tokio::io::duplex(1 << 16);
+    let mut near = Some(hyper_util::rt::TokioIo::new(near));
+    let connector = tower::service_fn(move |_| std::future::ready(near.take().ok_or("taken")));
+    let mut client = CoordinatorServiceClient::new(endpoint.connect_with_connector_lazy(connector));
+    let args = parse("http://127.0.0.1:1", &["namespaces"]).unwrap_or_else(|error| panic!("{error}"));
+    let call = args
+        .server
+        .call(InvalidateRequest::default(), Some(Duration::from_secs(2)));
+    let begin = tokio::time::Instant::now();
+    let result: Result<InvalidateResponse, _> = settled(client.invalidate(call.request).await, call.patience);
+    assert_eq!(begin.elapsed().as_secs(), 7);
+    assert_eq!(
+        plain(&result.expect_err("no answer").page()),
+        "error: no answer within 7s\nhint: is the server busy, or not a drover? --timeout gives it longer\n"
+    );
 }
