@@ -44,13 +44,13 @@ pub struct Args {
     #[arg(long)]
     omit_value: bool,
     /// You have this version: the bytes come only if there is another
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = token())]
     known_version: i64,
     /// A version up to this one is not enough: your own store has lost it
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = token())]
     newer_than: i64,
     /// The highest token that your own store has seen
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = token())]
     min_fencing_token: i64,
     /// How long a lease you want [default: what the policy says]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -76,6 +76,11 @@ enum Why {
     Early,
     /// Rebuild although it is fresh
     Force,
+}
+
+/// Tokens and versions are at least 1; 0 means none.
+fn token() -> clap::builder::RangedI64ValueParser {
+    clap::value_parser!(i64).range(0..)
 }
 
 impl Args {

@@ -3,7 +3,7 @@
 //! *Never does*: decide whether colours are wanted. Pages always carry them; the stream strips them where nobody looks.
 //!
 //! *Invariants*: no text that a server or another caller chose reaches a page except through [`safe`], [`name`] or
-//! [`bytes`], so nothing can steer the terminal.
+//! [`bytes()`], so nothing can steer the terminal.
 
 use std::fmt::Write as _;
 
