@@ -1,8 +1,8 @@
 //! `drover ctl`: the service from a shell, for people and for scripts.
 //!
-//! *Owns* the commands. Each has a file that holds its arguments, the request they make, and how the answer reads; what they
-//! share: `client` (connection, deadline), `failure` (what went wrong and what to do), `text` and `words` (for people),
-//! `json` and `messages` (for scripts), `exit` (the codes).
+//! *Owns* the commands. Each has a file that holds its arguments, the request they make, and how the answer reads; what
+//! they share: `client` (connection, deadline), `failure` (what went wrong and what to do), `text` and `words` (for
+//! people), `json` and `messages` (for scripts), `exit` (the codes).
 //!
 //! *Never does*: decide or retry; it asks once and shows what came. Only `watch` reconnects.
 //!
@@ -49,11 +49,11 @@ pub struct Args {
     server: Server,
     /// Print JSON: one document a call, one a line for `watch`
     ///
-    /// The fields are those of the proto, under its names: scalars and lists are always there, absent messages are left out.
-    /// int64 are numbers, durations are strings such as "1.5s", enum values are their names (or a number that this program
-    /// does not know). Bytes are text when they are valid UTF-8, else base64; `value_encoding` beside `value` says which.
-    /// `watch` adds `received_at`. A call that fails prints {"error": {"code", "reason", "message", "field_violations",
-    /// "retry_after"}}.
+    /// The fields are those of the proto, under its names: scalars and lists are always there, absent messages are left
+    /// out. int64 are numbers, durations are strings such as "1.5s", enum values are their names (or a number that this
+    /// program does not know). Bytes are text when they are valid UTF-8, else base64; `value_encoding` beside `value`
+    /// says which. `watch` adds `received_at`. A call that fails prints {"error": {"code", "reason", "message",
+    /// "field_violations", "retry_after"}}.
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
     #[command(subcommand)]

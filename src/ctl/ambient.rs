@@ -1,5 +1,5 @@
-//! *Owns* what a command takes from the world around it: the clock, chance, and the signals that end it. Tests bring their
-//! own, so that nothing they check depends on time or luck.
+//! *Owns* what a command takes from the world around it: the clock, chance, and the signals that end it. Tests bring
+//! their own, so that nothing they check depends on time or luck.
 
 use std::time::SystemTime;
 

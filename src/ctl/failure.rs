@@ -241,8 +241,8 @@ impl Failure {
             ("INVALID_FIELD", _) => "correct the fields above; `drover ctl COMMAND --help` says what each may be",
             ("UNKNOWN_NAMESPACE", _) => "see `drover ctl namespaces`, or add it to the server's policy file",
             ("VALUE_TOO_LARGE", _) => {
-                "the lease ended as a failure; raise max_value_bytes in the policy, or keep the value in your own store \
-                 and report it with --external"
+                "the lease ended as a failure; raise max_value_bytes in the policy, or keep the value in your \
+                 own store and report it with --external"
             }
             ("STORE_UNAVAILABLE", _) => "the server cannot reach its store; repeating the call is safe",
             ("OUTCOME_UNKNOWN", _) => "it may or may not have been done; repeating the call is safe",

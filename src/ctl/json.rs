@@ -1,12 +1,12 @@
-//! *Owns* the mechanism of `--json`: how a message, a length of time, an enum value and bytes become JSON. Which fields a
-//! message has is said in [`super::messages`].
+//! *Owns* the mechanism of `--json`: how a message, a length of time, an enum value and bytes become JSON. Which fields
+//! a message has is said in [`super::messages`].
 //!
 //! *Invariants*: fields stand in the order of the proto, under its names. Scalars and lists are always there, so that a
-//! script may read them without a test; messages that are absent are left out. A document is one line, and no character in
-//! it can steer a terminal.
+//! script may read them without a test; messages that are absent are left out. A document is one line, and no character
+//! in it can steer a terminal.
 //!
-//! *Why* not `serde_json::json!`: it sorts the fields by name. Why not derived twins of the messages: every field would be
-//! said twice.
+//! *Why* not `serde_json::json!`: it sorts the fields by name. Why not derived twins of the messages: every field would
+//! be said twice.
 
 use std::fmt::Write as _;
 
@@ -88,7 +88,8 @@ where
 pub fn document(value: &impl Serialize) -> String {
     // Serialising to a string fails only on maps whose keys are not strings; there are none.
     let json = serde_json::to_string(value).unwrap_or_default();
-    // Such characters stand only inside strings, where JSON allows the escaped form. `serde_json` itself escapes only C0.
+    // Such characters stand only inside strings, where JSON allows the escaped form. `serde_json` itself escapes only
+    // C0.
     json.chars()
         .fold(String::with_capacity(json.len()), |mut document, character| {
             if text::steers(character) {

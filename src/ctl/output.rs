@@ -1,7 +1,7 @@
 //! *Owns* where answers go: documents or pages to stdout, remarks to stderr.
 //!
-//! *Invariants*: with `--json` every line of stdout is one document, also when the call failed. A reader that has left (a
-//! closed pipe) is no error: output ends, the exit code stays.
+//! *Invariants*: with `--json` every line of stdout is one document, also when the call failed. A reader that has left
+//! (a closed pipe) is no error: output ends, the exit code stays.
 
 use std::io::{ErrorKind, Write};
 

@@ -29,7 +29,8 @@ pub fn paint(style: Style, text: &str) -> String {
 /// Control characters (C0, DEL, C1), line separators and marks that reorder what stands around them.
 pub fn steers(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        || matches!(character, '\u{61c}' | '\u{feff}' | '\u{200e}'..='\u{200f}')
+        || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Foreign text on one line, with whatever could steer a terminal spelled out. Not reversible: a backslash stays one.

@@ -2,8 +2,8 @@
 //!
 //! *Owns* the cursor and the reconnects.
 //!
-//! *Invariants*: an event is acknowledged only after it was printed. The first connection must succeed, so that a mistyped
-//! address ends at once; a later loss never ends the watch, it resumes by the cursor of the last event.
+//! *Invariants*: an event is acknowledged only after it was printed. The first connection must succeed, so that a
+//! mistyped address ends at once; a later loss never ends the watch, it resumes by the cursor of the last event.
 //!
 //! *Why* it only observes unless asked to acknowledge: somebody who looks on must not hold up `invalidate --wait`.
 
@@ -250,7 +250,8 @@ async fn leave(at: Option<Instant>) {
     }
 }
 
-/// Anywhere below a bound that doubles with each loss in a row; but not before the server wants it. `draw` is in [0, 1).
+/// Anywhere below a bound that doubles with each loss in a row; but not before the server wants it. `draw` is in [0,
+/// 1).
 fn backoff(losses: u32, draw: f64, at_least: Option<Duration>) -> Duration {
     let bound = FIRST_BACKOFF
         .saturating_mul(2_u32.saturating_pow(losses))

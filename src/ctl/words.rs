@@ -1,7 +1,7 @@
 //! *Owns* the sentences behind enum values, and the facts that several answers share.
 //!
-//! *Invariants*: a value that this client does not know reads as the contract says it must be treated (freshness as stale,
-//! mode as drop, a rejection as rejected).
+//! *Invariants*: a value that this client does not know reads as the contract says it must be treated (freshness as
+//! stale, mode as drop, a rejection as rejected).
 
 use anstyle::Style;
 
