@@ -199,13 +199,19 @@ impl Failure {
             let _ = write!(page, " ({}{separator}{})", name(self.code), safe(&self.reason));
         }
         page.push('\n');
-        let width = self
-            .violations
+        // A server that refuses one field says so in the message already.
+        let said = |violation: &Violation| {
+            self.message.contains(&violation.field)
+                && !violation.description.is_empty()
+                && self.message.contains(&violation.description)
+        };
+        let told: Vec<&Violation> = self.violations.iter().filter(|violation| !said(violation)).collect();
+        let width = told
             .iter()
             .map(|violation| safe(&violation.field).chars().count())
             .max()
             .unwrap_or(0);
-        for violation in &self.violations {
+        for violation in told {
             let _ = writeln!(
                 page,
                 "  {:<width$}  {}",
@@ -238,7 +244,7 @@ impl Failure {
     /// `by_transport`: no server said so, the connection broke.
     fn advise(&self, by_transport: bool) -> Option<String> {
         let advice = match (self.reason.as_str(), self.code) {
-            ("INVALID_FIELD", _) => "correct the fields above; `drover ctl COMMAND --help` says what each may be",
+            ("INVALID_FIELD", _) => "`drover ctl COMMAND --help` says what each field may be",
             ("UNKNOWN_NAMESPACE", _) => "see `drover ctl namespaces`, or add it to the server's policy file",
             ("VALUE_TOO_LARGE", _) => {
                 "the lease ended as a failure; raise max_value_bytes in the policy, or keep the value in your \
@@ -249,9 +255,7 @@ impl Failure {
             ("DRAINING", _) => "this replica is about to leave; ask another one, or the same address in a moment",
             ("OVERLOADED", _) => "the server has too much to do at the moment",
             (_, Code::Unauthenticated | Code::PermissionDenied) => "ask the operators of this server for access",
-            (_, Code::Unimplemented) => {
-                "this server does not know that call: it may be older than this program, or not a drover"
-            }
+            (_, Code::Unimplemented) => "is that a drover, and as new as this program?",
             (_, Code::DeadlineExceeded) => "--timeout gives it longer",
             (_, Code::Unknown | Code::Internal) if by_transport => {
                 "is that the gRPC address of a drover? Its HTTP port is another one"

@@ -61,6 +61,18 @@ pub fn some(duration: &Option<Duration>) -> Option<&Duration> {
     duration.as_ref().filter(|duration| nanoseconds(duration) != 0)
 }
 
+/// How much longer one is than the other; absent counts as zero, and so does a difference below zero.
+pub fn beyond(longer: &Option<Duration>, shorter: &Option<Duration>) -> Option<Duration> {
+    let length = |duration: &Option<Duration>| duration.as_ref().map_or(0, nanoseconds);
+    let difference = (length(longer) - length(shorter).max(0)).max(0).unsigned_abs();
+    if difference == 0 {
+        return None;
+    }
+    let seconds = i64::try_from(difference / SECOND).unwrap_or(i64::MAX);
+    let nanos = i32::try_from(difference % SECOND).unwrap_or_default();
+    Some(Duration { seconds, nanos })
+}
+
 /// A count with its thousands set off: 1,000,000.
 pub fn count(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();

@@ -102,21 +102,22 @@ pub fn freshness(number: i32) -> (Style, &'static str) {
     }
 }
 
-/// "fresh 4m 48s, then stale 1m, 1h if the origin fails": both stale windows count from the end of freshness.
+/// "fresh 4m 48s, then stale 1m, or 1h if the origin fails". An answer counts everything from now; people think of the
+/// stale windows as beginning when freshness ends, as in the policy.
 pub fn lifetimes(expiry: &Expiry) -> String {
-    let fresh = units::some(&expiry.fresh_for).map(|length| format!("fresh {}", units::people(length)));
-    let stale = units::some(&expiry.stale_for).map(|length| format!("stale {}", units::people(length)));
-    let on_error =
-        units::some(&expiry.stale_if_error_for).map(|length| format!("{} if the origin fails", units::people(length)));
-    let stale = match (&fresh, stale) {
-        (Some(_), Some(stale)) => Some(format!("then {stale}")),
-        (_, stale) => stale,
+    let stale = units::beyond(&expiry.stale_for, &expiry.fresh_for).map(|length| units::people(&length));
+    let on_error = units::beyond(&expiry.stale_if_error_for, &expiry.fresh_for).map(|length| units::people(&length));
+    let stale = match (stale, on_error) {
+        (Some(stale), Some(on_error)) => Some(format!("stale {stale}, or {on_error} if the origin fails")),
+        (Some(stale), None) => Some(format!("stale {stale}")),
+        (None, Some(on_error)) => Some(format!("stale {on_error} if the origin fails")),
+        (None, None) => None,
     };
-    let parts: Vec<String> = [fresh, stale, on_error].into_iter().flatten().collect();
-    if parts.is_empty() {
-        "none, it is not stored".into()
-    } else {
-        parts.join(", ")
+    let fresh = units::some(&expiry.fresh_for).map(|length| format!("fresh {}", units::people(length)));
+    match (fresh, stale) {
+        (Some(fresh), Some(stale)) => format!("{fresh}, then {stale}"),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => "none, it is not stored".into(),
     }
 }
 
@@ -195,18 +196,25 @@ mod tests {
         let table = [
             (
                 seconds(288),
-                seconds(60),
-                seconds(3_600),
-                "fresh 4m 48s, then stale 1m, 1h if the origin fails",
+                seconds(348),
+                seconds(3_888),
+                "fresh 4m 48s, then stale 1m, or 1h if the origin fails",
             ),
-            (seconds(5), seconds(0), None, "fresh 5s"),
+            (seconds(5), seconds(5), None, "fresh 5s"),
+            (
+                seconds(5),
+                seconds(0),
+                seconds(65),
+                "fresh 5s, then stale 1m if the origin fails",
+            ),
             (
                 seconds(0),
                 seconds(60),
                 seconds(3_600),
-                "stale 1m, 1h if the origin fails",
+                "stale 1m, or 1h if the origin fails",
             ),
-            (None, None, seconds(3_600), "1h if the origin fails"),
+            (None, None, seconds(3_600), "stale 1h if the origin fails"),
+            (seconds(-1), seconds(60), seconds(0), "fresh -1s, then stale 1m"),
             (seconds(0), seconds(0), seconds(0), "none, it is not stored"),
         ];
         for (fresh_for, stale_for, stale_if_error_for, text) in table {

@@ -39,7 +39,7 @@ async fn a_refused_field_is_named_and_the_exit_code_says_usage() {
         "error: 2 fields are invalid (INVALID_ARGUMENT, INVALID_FIELD)\n  \
            namespace  must be 1 to 64 of [a-z0-9._-]\n  \
            key        must not be empty\\u{1b}[2J\n\
-         hint: correct the fields above; `drover ctl COMMAND --help` says what each may be\n"
+         hint: `drover ctl COMMAND --help` says what each field may be\n"
     );
 
     let (exit, stdout, stderr) = run(&server.url, &["acquire", "ORDERS", "", "--json"]).await;
@@ -92,6 +92,31 @@ async fn nobody_at_the_address_is_one_clear_line_and_a_hint() {
         hint,
         "hint: start one with `drover serve`, or name another with --server or DROVER_SERVER\n"
     );
+}
+
+#[test]
+fn a_field_that_the_message_tells_of_already_is_not_told_twice() {
+    let table = [
+        (
+            "key must not be empty",
+            "key",
+            "must not be empty",
+            "error: key must not be empty (INVALID_ARGUMENT)\n",
+        ),
+        ("bad key", "key", "", "error: bad key (INVALID_ARGUMENT)\n  key  \n"),
+        (
+            "must not be empty",
+            "key",
+            "must not be empty",
+            "error: must not be empty (INVALID_ARGUMENT)\n  key  must not be empty\n",
+        ),
+    ];
+    for (message, field, description, page) in table {
+        let mut details = ErrorDetails::new();
+        details.add_bad_request_violation(field, description);
+        let failure = Failure::refused(&status(Code::InvalidArgument, message, details), Duration::from_secs(5));
+        assert_eq!(plain(&failure.page()), page);
+    }
 }
 
 #[test]
@@ -149,7 +174,7 @@ fn every_reason_says_what_to_do_and_whether_asking_again_may_help() {
             true,
         ),
         (Code::Internal, "INTERNAL", "this is a bug", Exit::Broken, true),
-        (Code::Unimplemented, "", "does not know that call", Exit::Broken, false),
+        (Code::Unimplemented, "", "as new as this program", Exit::Broken, false),
         (
             Code::DeadlineExceeded,
             "",

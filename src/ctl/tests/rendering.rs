@@ -44,8 +44,8 @@ fn answered(response: AcquireRebuildResponse) -> Answer {
 fn expiry() -> Expiry {
     Expiry {
         fresh_for: seconds(288),
-        stale_for: seconds(60),
-        stale_if_error_for: seconds(3_600),
+        stale_for: seconds(348),
+        stale_if_error_for: seconds(3_888),
         refresh_in: seconds(250),
         rebuild_cost: Some(Duration {
             seconds: 0,
@@ -85,7 +85,7 @@ fn a_hit_with_everything_a_server_can_say() {
   value         {"id": 42}
   version       1796045722123456
   age           12.3s
-  lifetimes     fresh 4m 48s, then stale 1m, 1h if the origin fails
+  lifetimes     fresh 4m 48s, then stale 1m, or 1h if the origin fails
   refresh in    4m 10s
   rebuild cost  200ms, beta 1.5
   rebuilding    yes, somebody refreshes it now
@@ -96,7 +96,7 @@ fn a_hit_with_everything_a_server_can_say() {
   spread        over 4 own keys
   degraded      yes, this replica decided alone: keep it out of local caches and fenced stores
 "#,
-        r#"{"hit":{"version":1796045722123456,"freshness":"FRESHNESS_FRESH","value":"{\"id\": 42}","value_encoding":"utf8","age":"12.34s","expiry":{"fresh_for":"288s","stale_for":"60s","stale_if_error_for":"3600s","refresh_in":"250s","rebuild_cost":"0.2s","beta":1.5},"rebuilding":true,"tags":["customer:7","shop\u001b[2J"],"rebuild_traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"degraded":true,"hints":{"hot":true,"replicas":4},"waited":"1.2s"}"#,
+        r#"{"hit":{"version":1796045722123456,"freshness":"FRESHNESS_FRESH","value":"{\"id\": 42}","value_encoding":"utf8","age":"12.34s","expiry":{"fresh_for":"288s","stale_for":"348s","stale_if_error_for":"3888s","refresh_in":"250s","rebuild_cost":"0.2s","beta":1.5},"rebuilding":true,"tags":["customer:7","shop\u001b[2J"],"rebuild_traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"degraded":true,"hints":{"hot":true,"replicas":4},"waited":"1.2s"}"#,
     );
 }
 
@@ -287,11 +287,11 @@ fn reports_and_renewals() {
         args.answer(&accepted),
         "accepted  orders/k
   version       7
-  lifetimes     fresh 4m 48s, then stale 1m, 1h if the origin fails
+  lifetimes     fresh 4m 48s, then stale 1m, or 1h if the origin fails
   refresh in    4m 10s
   rebuild cost  200ms, beta 1.5
 ",
-        r#"{"accepted":true,"rejection":"REJECTION_UNSPECIFIED","version":7,"expiry":{"fresh_for":"288s","stale_for":"60s","stale_if_error_for":"3600s","refresh_in":"250s","rebuild_cost":"0.2s","beta":1.5},"degraded":false}"#,
+        r#"{"accepted":true,"rejection":"REJECTION_UNSPECIFIED","version":7,"expiry":{"fresh_for":"288s","stale_for":"348s","stale_if_error_for":"3888s","refresh_in":"250s","rebuild_cost":"0.2s","beta":1.5},"degraded":false}"#,
     );
     let refused = ReportValueResponse {
         rejection: Rejection::NoValue.into(),
