@@ -296,3 +296,6 @@ impl Listener for Coordinator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

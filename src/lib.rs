@@ -11,6 +11,7 @@
 
 #[cfg(feature = "service")]
 pub mod ctl;
+pub mod cli;
 #[cfg(feature = "service")]
 pub mod config;
 #[cfg(feature = "service")]
@@ -19,9 +20,17 @@ pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
 #[cfg(feature = "service")]
+pub mod metrics;
+#[cfg(feature = "service")]
 pub mod rpc;
 #[cfg(feature = "service")]
+pub mod server;
+#[cfg(feature = "service")]
+pub mod shutdown;
+#[cfg(feature = "service")]
 pub mod store;
+#[cfg(feature = "service")]
+pub mod telemetry;
 
 /// The gRPC messages and services, generated from `proto/drover/v1`.
 #[cfg(feature = "service")]

@@ -17,16 +17,20 @@
 //! |---|---|
 //! | telemetry | outermost, so that its span covers everything and sees every status, also that of a panic |
 //! | [`catch_panics`] | turns a bug into INTERNAL, so that it costs one call and not the connection |
-//! | tonic: size limits, gzip, decoding | a message of over 4 MiB is refused before it is held in memory |
+//! | tonic: size limits, gzip | a message of over 4 MiB is refused before it is held in memory |
+//! | [`Codec`] | what is no message is the caller's mistake, not a bug of drover |
 //! | adapter | [`convert`] refuses what breaks a rule; nothing behind it sees unchecked input |
 //!
 //! Permissions will come between the panic layer and tonic: they need the metadata, and nothing of the message.
 
 pub mod convert;
 pub mod deadline;
+pub mod layers;
 pub mod status;
+pub mod watch;
 
 mod admin;
+mod codec;
 mod coordinator;
 mod panic;
 
@@ -36,6 +40,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 
 pub use admin::AdminRpc;
+pub use codec::Codec;
 pub use coordinator::CoordinatorRpc;
 pub use panic::{Panicked, catch_panics};
 

@@ -4,8 +4,8 @@
 //!
 //! *Invariants.* A reader sees one whole set or another, never a mixture. Looking up takes no lock.
 //!
-//! *Why not* a lock, a watch channel or a map that is changed in place: a reload may touch many namespaces, and no request may
-//! see half of it.
+//! *Why not* a lock, a watch channel or a map that is changed in place: a reload may touch many namespaces, and no
+//! request may see half of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

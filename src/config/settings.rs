@@ -1,11 +1,15 @@
-//! Everything that `drover serve` is told, each from the strongest source that says it: flag, environment, file, default.
+//! Everything that `drover serve` is told, each from the strongest source that says it: flag, environment, file,
+//! default.
 
+use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::args::{LogFormat, ServeArgs, StoreKind, Switch};
-use super::{ConfigError, PolicySet};
+use super::file;
+use super::server::Server;
+use super::{ConfigError, Overrides, PolicySet};
 
 /// What a replica runs with.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,12 +30,45 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Bounds on what the replica takes upon itself.
     pub limits: Limits,
-    /// After about this long a connection is told to reconnect; the server draws each one's age around it. `None`: never.
+    /// After about this long a connection is told to reconnect; the server draws each one's age around it. `None`:
+    /// never.
     pub max_connection_age: Option<Duration>,
     /// How long a drain may take.
     pub drain_timeout: Duration,
     /// The policies at the start.
     pub policies: PolicySet,
+    /// What a reload goes by; `None` without a file.
+    pub source: Option<Source>,
+}
+
+/// The file as it was at the start, and what lies over it whatever it becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+    pub(super) overrides: Overrides,
+    pub(super) server: Server,
+}
+
+/// A file larger than this is not a configuration, and is not read into memory: 4 MiB.
+const LARGEST: u64 = 4 << 20;
+
+/// The file's text, or why there is none.
+pub(super) fn read_file(path: &Path) -> Result<String, ConfigError> {
+    let read = || -> std::io::Result<String> {
+        let mut text = String::new();
+        std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let unreadable = |reason: String| ConfigError::Unreadable {
+        path: path.to_owned(),
+        reason,
+    };
+    match read() {
+        Ok(text) if text.len() as u64 > LARGEST => Err(unreadable("larger than 4 MiB".to_owned())),
+        Ok(text) => Ok(text),
+        Err(error) => Err(unreadable(error.to_string())),
+    }
 }
 
 /// Bounds on what a replica takes upon itself.
@@ -72,6 +109,7 @@ impl Default for Settings {
             max_connection_age: Some(Duration::from_secs(30 * 60)),
             drain_timeout: Duration::from_secs(20),
             policies: PolicySet::default(),
+            source: None,
         }
     }
 }
@@ -89,9 +127,23 @@ impl Settings {
 
     /// Flags and environment (which clap has merged into `args`) over the file that they name, over the defaults.
     ///
-    /// Fails when the file can't be read or says something that is not allowed; then every mistake in it is named.
+    /// Fails when the file can't be read or something is said that is not allowed; then every mistake is named.
     pub fn resolve(args: ServeArgs) -> Result<Settings, ConfigError> {
-        Ok(Settings::merge(args, ServeArgs::default(), PolicySet::default()))
+        let (path, text) = match &args.config {
+            Some(path) => (path.as_path(), read_file(path)?),
+            None => (Path::new(""), String::new()),
+        };
+        let file = file::parse(path, &text, &args.policies)?;
+        let source = args.config.as_ref().map(|path| Source {
+            path: path.clone(),
+            text,
+            overrides: args.policies.clone(),
+            server: file.server.clone(),
+        });
+        Ok(Settings {
+            source,
+            ..Settings::merge(args, file.server.options, file.policies)
+        })
     }
 
     fn merge(args: ServeArgs, file: ServeArgs, policies: PolicySet) -> Settings {
@@ -128,6 +180,7 @@ impl Settings {
                 .or(file.drain_timeout)
                 .unwrap_or(default.drain_timeout),
             policies,
+            source: None,
         }
     }
 }

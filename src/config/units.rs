@@ -1,7 +1,8 @@
-//! Words for quantities: how lengths of time, sizes and addresses are read from a file, a flag or the environment, and written back.
+//! Words for quantities: how lengths of time, sizes and addresses are read from a file, a flag or the environment, and
+//! written back.
 //!
-//! *Invariants.* What a `write_…` function returns, the `read_…` function beside it reads back to the same quantity. A refusal says
-//! what the text is not and what is allowed, so that a flag and a file complain in the same words.
+//! *Invariants.* What a `write_…` function returns, the `read_…` function beside it reads back to the same quantity. A
+//! refusal says what the text is not and what is allowed, so that a flag and a file complain in the same words.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -69,7 +70,8 @@ pub fn write_duration(length: Duration) -> String {
     }
 }
 
-/// Units of size by their lower-case names. `Mi` is what Kubernetes writes; a bare `M` is refused because people read it both ways.
+/// Units of size by their lower-case names. `Mi` is what Kubernetes writes; a bare `M` is refused because people read
+/// it both ways.
 const SIZES: [(&str, u64); 13] = [
     ("", 1),
     ("b", 1),
@@ -118,7 +120,8 @@ pub fn write_size(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// An address to listen on. Names are not resolved, `localhost` aside: an address that depends on a resolver is a surprise at start.
+/// An address to listen on. Names are not resolved, `localhost` aside: an address that depends on a resolver is a
+/// surprise at start.
 pub fn read_address(text: &str) -> Result<SocketAddr, String> {
     if let Some(port) = text.strip_prefix("localhost:")
         && let Ok(port) = port.parse()

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::cursor::Cursor;
 use super::feed::{Feed, Listener, Record, ResetReason};
@@ -66,6 +67,7 @@ pub struct Hub {
     next: AtomicU64,
     hits: LocalHits,
     pub(super) stats: Stats,
+    stopping: CancellationToken,
 }
 
 impl Hub {
@@ -84,6 +86,7 @@ impl Hub {
             next: AtomicU64::new(0),
             hits,
             stats: Stats::default(),
+            stopping: CancellationToken::new(),
         });
         feed.listen(Arc::new(Ears(Arc::downgrade(&hub))));
         hub
@@ -164,7 +167,13 @@ impl Hub {
 
     fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.stopping.cancel();
         self.wake_everybody();
+    }
+
+    /// Ends when new watchers are refused because this replica stops.
+    pub fn stopping(&self) -> WaitForCancellationFutureOwned {
+        self.stopping.clone().cancelled_owned()
     }
 
     pub(super) fn phase(&self) -> Phase {

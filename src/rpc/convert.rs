@@ -19,6 +19,8 @@ mod acquire;
 mod admin;
 mod answer;
 mod check;
+#[doc(hidden)]
+pub mod fuzz;
 mod invalidate;
 mod page;
 mod policy;

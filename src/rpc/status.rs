@@ -192,7 +192,7 @@ pub fn malformed(problem: &str) -> Status {
     Failure::new(
         Reason::InvalidField,
         format!(
-            "the request cannot be read: {problem}; send what drover's proto files describe, with strings in UTF-8"
+            "the request cannot be read ({problem}); send the message that drover's proto files describe, strings in UTF-8"
         ),
     )
     .into()
@@ -289,3 +289,6 @@ impl From<Failure> for Status {
         Status::with_error_details_and_metadata(failure.reason.code(), failure.text, details, trailers)
     }
 }
+
+#[cfg(test)]
+mod tests;

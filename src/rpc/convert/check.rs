@@ -131,6 +131,9 @@ impl Check {
     pub(in crate::rpc) fn keys(&mut self, field: &'static str, keys: &[String]) {
         for (at, key) in keys.iter().enumerate() {
             self.key((field, at), key);
+            if self.is_full() {
+                break;
+            }
         }
     }
 
@@ -155,6 +158,9 @@ impl Check {
         let mut kept: Vec<Tag> = Vec::with_capacity(tags.len().min(MAX_TAGS));
         for (at, tag) in tags.into_iter().enumerate() {
             self.tag(at, &tag);
+            if self.is_full() {
+                return None;
+            }
             if kept.iter().any(|known| **known == *tag) {
                 continue;
             }

@@ -22,6 +22,9 @@ pub fn check_subscribe(subscribe: &proto::Subscribe) -> Result<(), Violations> {
     }
     for (at, prefix) in subscribe.key_prefixes.iter().enumerate() {
         check.at_most(("subscribe.key_prefixes", at), prefix, MAX_KEY);
+        if check.is_full() {
+            break;
+        }
     }
     check.at_most("subscribe.holder", &subscribe.holder, MAX_HOLDER);
     check.at_most("subscribe.resume_from", &subscribe.resume_from, MAX_CURSOR);

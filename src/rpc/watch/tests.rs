@@ -1,0 +1,1 @@
+//! The adapter over a plain stream of requests.
