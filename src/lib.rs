@@ -10,12 +10,13 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "service")]
-pub mod ctl;
 pub mod cli;
 #[cfg(feature = "service")]
 pub mod config;
 #[cfg(feature = "service")]
 pub mod coordinator;
+#[cfg(feature = "service")]
+pub mod ctl;
 pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
