@@ -185,7 +185,7 @@ impl Failure {
     /// One line without colours.
     pub fn sentence(&self) -> String {
         if self.message.is_empty() {
-            name(self.code).into()
+            "the server refused without a word".into()
         } else {
             safe(&self.message)
         }
