@@ -1,4 +1,6 @@
 #[cfg(feature = "service")]
+pub mod lab;
+#[cfg(feature = "service")]
 pub mod proto {
     tonic::include_proto!("drover.v1");
 }

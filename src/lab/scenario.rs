@@ -1,0 +1,205 @@
+//! The scenarios: what happens to the herd.
+//!
+//! A scenario is a module with a `run(&Plan, &World) → Finding`. A new one is a variant of [`Scenario`], a line in
+//! [`Scenario::defaults`] and [`Scenario::run`], and, if its result is none of [`Rows`], a table and a picture.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use super::measure::Herd;
+use super::origin::Origin;
+use super::progress::Bars;
+use super::strategy::client::Client;
+use super::strategy::drover::Drover;
+use super::strategy::recipe::Recipe;
+use super::strategy::{Kind, Strategy};
+
+pub mod avalanche;
+pub mod burst;
+pub mod race;
+pub mod steady;
+
+/// Which scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// A herd meets an empty key, all at once
+    Burst,
+    /// A herd reads a key that expires again and again
+    Steady,
+    /// A slow reader brings old data back after an invalidation
+    Race,
+    /// Many keys are filled together: when do they come due?
+    Avalanche,
+}
+
+/// The settings of one scenario.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The strategies to compare, in this order.
+    pub strategies: Vec<Kind>,
+    /// Callers at a time.
+    pub callers: usize,
+    /// How long a query takes.
+    pub query: Duration,
+    /// How many queries the origin answers at a time.
+    pub connections: usize,
+    /// How long a value lives.
+    pub lives: Duration,
+    /// How long the herd goes on.
+    pub duration: Duration,
+    /// How many keys are filled.
+    pub keys: usize,
+    /// Where the random draws start.
+    pub seed: u64,
+}
+
+/// What all scenarios of a run share.
+#[derive(Debug)]
+pub struct World {
+    /// Connected and warm; `None` when drover takes no part.
+    pub client: Option<Arc<Client>>,
+    /// Where progress is shown.
+    pub bars: Bars,
+}
+
+/// What a scenario found.
+#[derive(Debug)]
+pub struct Finding {
+    /// Which scenario.
+    pub scenario: Scenario,
+    /// Its settings.
+    pub plan: Plan,
+    /// A line a strategy.
+    pub rows: Rows,
+    /// What was seen, in plain words.
+    pub said: String,
+}
+
+/// The shapes that results have.
+#[derive(Debug)]
+pub enum Rows {
+    /// Latencies and queries.
+    Herds(Vec<Herd>),
+    /// Which value stayed.
+    Races(Vec<race::Race>),
+    /// When keys come due.
+    Fills(Vec<avalanche::Fill>),
+}
+
+impl Scenario {
+    /// All of them, in the order in which `all` runs them.
+    pub const ALL: [Self; 4] = [Self::Burst, Self::Steady, Self::Race, Self::Avalanche];
+
+    /// Its name on the command line, in JSON and file names.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Burst => "burst",
+            Self::Steady => "steady",
+            Self::Race => "race",
+            Self::Avalanche => "avalanche",
+        }
+    }
+
+    /// `(callers, how long a value lives)` unless the caller says otherwise.
+    pub fn defaults(self) -> (usize, Duration) {
+        match self {
+            Self::Burst => (200, Duration::from_secs(300)),
+            Self::Steady => (50, Duration::from_secs(3)),
+            Self::Race => (2, Duration::from_secs(300)),
+            Self::Avalanche => (128, Duration::from_secs(300)),
+        }
+    }
+
+    /// What it is about, with its settings, in one line.
+    pub fn describe(self, plan: &Plan) -> String {
+        use super::human::{count, time};
+        let (callers, query, lives) = (count(plan.callers as u64), time(plan.query), time(plan.lives));
+        let connections = count(plan.connections as u64);
+        match self {
+            Self::Burst => format!("{callers} callers on an empty key, query {query}, {connections} connections"),
+            Self::Steady => format!(
+                "{callers} callers for {}, a key that lives {lives}, query {query}, {connections} connections",
+                time(plan.duration)
+            ),
+            Self::Race => format!("a slow reader against an invalidation, query {query}"),
+            Self::Avalanche => {
+                format!("{} keys filled together to live {lives}", count(plan.keys as u64))
+            }
+        }
+    }
+
+    /// Runs it.
+    pub async fn run(self, plan: Plan, world: &World) -> anyhow::Result<Finding> {
+        let (rows, said) = match self {
+            Self::Burst => {
+                let herds = burst::run(&plan, world).await?;
+                let said = burst::say(&herds);
+                (Rows::Herds(herds), said)
+            }
+            Self::Steady => {
+                let herds = steady::run(&plan, world).await?;
+                let said = steady::say(&herds);
+                (Rows::Herds(herds), said)
+            }
+            Self::Race => {
+                let races = race::run(&plan, world).await?;
+                let said = race::say(&races);
+                (Rows::Races(races), said)
+            }
+            Self::Avalanche => {
+                let fills = avalanche::run(&plan, world).await?;
+                let said = avalanche::say(&fills);
+                (Rows::Fills(fills), said)
+            }
+        };
+        world.bars.clear();
+        Ok(Finding {
+            scenario: self,
+            plan,
+            rows,
+            said,
+        })
+    }
+}
+
+impl World {
+    /// A strategy over a new cache and this origin.
+    pub fn strategy(&self, kind: Kind, origin: &Arc<Origin>, lives: Duration) -> anyhow::Result<Strategy> {
+        let recipe = |early, locked| Strategy::Recipe(Recipe::new(early, locked, lives, origin.clone()));
+        Ok(match kind {
+            Kind::None => recipe(false, false),
+            Kind::Lock => recipe(false, true),
+            Kind::Xfetch => recipe(true, false),
+            Kind::XfetchLock => recipe(true, true),
+            Kind::Drover => Strategy::Drover(Drover::new(self.client()?.clone(), origin.clone(), lives)),
+        })
+    }
+
+    /// The connection to drover.
+    pub fn client(&self) -> anyhow::Result<&Arc<Client>> {
+        self.client
+            .as_ref()
+            .ok_or_else(|| anyhow::anyhow!("the strategy `drover` needs a drover to talk to"))
+    }
+
+    /// A key of this run's own.
+    pub fn key(&self, name: &str) -> String {
+        format!(
+            "{}/{name}",
+            self.client.as_ref().map_or("lab", |client| client.run_id())
+        )
+    }
+}
+
+/// The draws of one caller: the same for the same seed, different between callers.
+fn draws(seed: u64, caller: usize) -> SmallRng {
+    SmallRng::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ caller as u64)
+}
+
+/// Those of one kind, if they took part.
+fn of(herds: &[Herd], kind: Kind) -> Option<&Herd> {
+    herds.iter().find(|herd| herd.kind == kind)
+}
