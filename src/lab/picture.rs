@@ -77,8 +77,8 @@ pub fn render(finding: &Finding) -> anyhow::Result<String> {
 }
 
 /// The name of a strategy and what it is, at the left of its lane.
-fn name(canvas: &Canvas<'_>, kind: Kind, middle: i32) -> anyhow::Result<()> {
+fn name(canvas: &Canvas<'_>, kind: Kind, explained: &str, middle: i32) -> anyhow::Result<()> {
     canvas.rect((MARGIN, middle - 17), (MARGIN + 4, middle + 17), colour(kind))?;
     canvas.text((MARGIN + 12, middle - 8), kind.as_str(), Ink::new(15, INK).bold())?;
-    canvas.text((MARGIN + 12, middle + 10), kind.explained(), Ink::new(11, MUTED))
+    canvas.text((MARGIN + 12, middle + 10), explained, Ink::new(11, MUTED))
 }

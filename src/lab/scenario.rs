@@ -203,3 +203,12 @@ fn draws(seed: u64, caller: usize) -> SmallRng {
 fn of(herds: &[Herd], kind: Kind) -> Option<&Herd> {
     herds.iter().find(|herd| herd.kind == kind)
 }
+
+/// What there is to say when the comparison that matters was not asked for.
+fn said_one_by_one(herds: &[Herd], line: impl Fn(&Herd) -> String) -> String {
+    let lines: Vec<_> = herds
+        .iter()
+        .map(|herd| format!("{}: {}", herd.kind.as_str(), line(herd)))
+        .collect();
+    lines.join("; ") + "."
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use plotters::coord::Shift;
-use plotters::prelude::{DrawingArea, IntoDrawingArea, PathElement, Rectangle, SVGBackend};
+use plotters::prelude::{DrawingArea, IntoDrawingArea, PathElement, Polygon, Rectangle, SVGBackend};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE};
 
@@ -89,6 +89,25 @@ impl<'a> Canvas<'a> {
         self.0
             .draw(&Rectangle::new([from, to], colour.filled()))
             .map_err(|wrong| anyhow!("{wrong}"))
+    }
+
+    /// A filled shape.
+    pub fn shape(&self, points: Vec<Point>, colour: RGBColor) -> anyhow::Result<()> {
+        self.0
+            .draw(&Polygon::new(points, colour.filled()))
+            .map_err(|wrong| anyhow!("{wrong}"))
+    }
+
+    /// Writes over a white ground, so that no line runs through the text. Only for text that starts at its point.
+    pub fn text_on_white(&self, at: Point, text: &str, ink: Ink) -> anyhow::Result<()> {
+        // Generous for most fonts; how wide it really is only the viewer knows.
+        let width = text.chars().count() as i32 * (ink.size * 2 / 3);
+        self.rect(
+            (at.0 - 3, at.1 - ink.size / 2 - 2),
+            (at.0 + width + 3, at.1 + ink.size / 2 + 4),
+            WHITE,
+        )?;
+        self.text(at, text, ink)
     }
 
     /// A line.

@@ -2,8 +2,9 @@
 
 use super::canvas::{Canvas, Ink, Scale, tint};
 use super::{FAINT, INK, LINE, MUTED, colour, name};
-use crate::lab::human::count;
+use crate::lab::human::{count, time};
 use crate::lab::scenario::avalanche::Fill;
+use crate::lab::strategy::Kind;
 
 const PANEL: i32 = 168;
 /// Of a panel, what bars may fill.
@@ -30,7 +31,7 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, fills: &[Fill]) -> anyhow::Result<()>
         .map(|fill| (fill.first + fill.range()).as_secs_f64())
         .fold(0.0, f64::max)
         .round();
-    let times = Scale::linear(first - 1.0, last + 1.0, TIMES);
+    let times = Scale::linear(first - 5.0, last + 5.0, TIMES);
     canvas.text(
         (TIMES.0, top + 16),
         "Keys that come due in each second",
@@ -57,7 +58,11 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, fills: &[Fill]) -> anyhow::Result<()>
 fn panel(canvas: &Canvas<'_>, floor: i32, fill: &Fill, times: &Scale) -> anyhow::Result<()> {
     let colour = colour(fill.kind);
     let counts = Scale::linear(0.0, fill.busiest().max(1) as f64, (floor, floor - FILL));
-    name(canvas, fill.kind, floor - FILL / 2)?;
+    let explained = match fill.kind {
+        Kind::Drover => format!("live {} to {}", time(fill.first), time(fill.first + fill.range())),
+        _ => format!("all live {}", time(fill.first)),
+    };
+    name(canvas, fill.kind, &explained, floor - FILL / 2)?;
     for tick in counts.ticks(3) {
         let y = counts.at(tick);
         canvas.line((TIMES.0, y), (TIMES.1, y), if tick == 0.0 { LINE } else { FAINT }, 1)?;

@@ -14,9 +14,9 @@ const FILL: i32 = 54;
 const HEAD: i32 = 40;
 const FOOT: i32 = 74;
 /// Where queries over time lie.
-const QUERIES: (i32, i32) = (176, 590);
+const QUERIES: (i32, i32) = (196, 600);
 /// Where latencies lie; their labels follow.
-const WAITS: (i32, i32) = (710, 910);
+const WAITS: (i32, i32) = (716, 908);
 /// How strong the parts of a latency bar are: up to p50, up to p99, up to the slowest.
 const PARTS: [(f64, &str); 3] = [(1.0, "half of them"), (0.55, "99 of 100"), (0.22, "the slowest")];
 
@@ -38,16 +38,16 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, herds: &[Herd], finding: &Finding) ->
         Ink::new(13, INK).bold(),
     )?;
     canvas.text((WAITS.0, top + 18), "How long callers waited", Ink::new(13, INK).bold())?;
-    axis(canvas, &times, (lanes, bottom), 6, "seconds since the herd was let go")?;
+    axis(canvas, &times, (lanes, bottom), 6, "since the herd was let go")?;
     axis(canvas, &waits, (lanes, bottom), 3, "")?;
+    let slow = waits.at(SLOW.as_secs_f64());
+    canvas.dashed((slow, lanes), (slow, bottom), MUTED)?;
     for (at, herd) in herds.iter().enumerate() {
         let lane = lanes + LANE * at as i32;
-        name(canvas, herd.kind, lane + LANE / 2)?;
+        name(canvas, herd.kind, herd.kind.explained(), lane + LANE / 2)?;
         queries(canvas, lane + LANE, herd, &times, most)?;
         latency(canvas, lane + LANE / 2, herd, &waits)?;
     }
-    let slow = waits.at(SLOW.as_secs_f64());
-    canvas.dashed((slow, lanes), (slow, bottom), MUTED)?;
     legend(canvas, bottom + 52)
 }
 
@@ -98,9 +98,15 @@ fn queries(canvas: &Canvas<'_>, floor: i32, herd: &Herd, times: &Scale, most: u6
     let colour = colour(herd.kind);
     canvas.line((QUERIES.0, floor), (QUERIES.1, floor), LINE, 1)?;
     let tallest = Scale::linear(0.0, most as f64, (0, FILL));
-    for (from, to, open) in columns(herd, times) {
-        // What happened is seen, however little it was.
-        canvas.rect((from, floor - tallest.at(open as f64).max(3)), (to, floor), colour)?;
+    for columns in columns(herd, times) {
+        let mut outline = vec![(columns.first, floor)];
+        for (at, open) in (columns.first..).zip(columns.open) {
+            // What happened is seen, however little it was.
+            let height = floor - tallest.at(open as f64).max(4);
+            outline.extend([(at, height), (at + 1, height)]);
+        }
+        outline.push((outline.last().map_or(columns.first, |last| last.0), floor));
+        canvas.shape(outline, colour)?;
     }
     let top = round_step(most as f64 / 2.0).min(most as f64);
     canvas.text(
@@ -124,28 +130,37 @@ fn queries(canvas: &Canvas<'_>, floor: i32, herd: &Herd, times: &Scale, most: u6
     canvas.text((QUERIES.1 + 14, floor - LANE / 2 + 11), unit, Ink::new(11, MUTED))
 }
 
-/// Stretches of pixels with the most queries that were open in each; neighbours that are equal are one.
-fn columns(herd: &Herd, times: &Scale) -> Vec<(i32, i32, u64)> {
+/// A stretch of pixels without a gap, and the most queries that were open in each.
+struct Columns {
+    first: i32,
+    open: Vec<u64>,
+}
+
+fn columns(herd: &Herd, times: &Scale) -> Vec<Columns> {
     let mut most = vec![0_u64; (QUERIES.1 - QUERIES.0) as usize];
     let steps = herd.at_origin();
     for (at, &(from, open)) in steps.iter().enumerate() {
         let until = steps.get(at + 1).map_or(from, |next| next.0);
-        let pixel = |at: Duration| (times.at(at.as_secs_f64()) - QUERIES.0) as usize;
-        let (first, last) = (pixel(from).min(most.len() - 1), pixel(until).min(most.len() - 1));
+        let pixel = |at: Duration| ((times.at(at.as_secs_f64()) - QUERIES.0) as usize).min(most.len() - 1);
+        let (first, last) = (pixel(from), pixel(until));
         most[first..=last]
             .iter_mut()
             .for_each(|pixel| *pixel = (*pixel).max(open));
     }
-    let mut runs: Vec<(i32, i32, u64)> = Vec::new();
-    for (at, &open) in most.iter().enumerate() {
-        let at = QUERIES.0 + at as i32;
-        match runs.last_mut() {
-            Some(run) if run.2 == open => run.1 = at + 1,
-            _ => runs.push((at, at + 1, open)),
+    let mut stretches: Vec<Columns> = Vec::new();
+    let mut gap = true;
+    for (at, open) in (QUERIES.0..).zip(most) {
+        match stretches.last_mut() {
+            _ if open == 0 => {}
+            Some(stretch) if !gap => stretch.open.push(open),
+            _ => stretches.push(Columns {
+                first: at,
+                open: vec![open],
+            }),
         }
+        gap = open == 0;
     }
-    runs.retain(|run| run.2 > 0);
-    runs
+    stretches
 }
 
 fn latency(canvas: &Canvas<'_>, middle: i32, herd: &Herd, waits: &Scale) -> anyhow::Result<()> {
@@ -156,16 +171,21 @@ fn latency(canvas: &Canvas<'_>, middle: i32, herd: &Herd, waits: &Scale) -> anyh
         canvas.rect((from, middle - 9), (end.max(from), middle + 9), tint(colour, strength))?;
         from = end.max(from);
     }
-    canvas.text((from + 7, middle - 1), &time(herd.slowest()), Ink::new(12, INK).bold())
+    canvas.text_on_white((from + 7, middle - 1), &time(herd.slowest()), Ink::new(12, INK).bold())
 }
 
 fn legend(canvas: &Canvas<'_>, middle: i32) -> anyhow::Result<()> {
     canvas.line((MARGIN, middle - 14), (WIDTH - MARGIN, middle - 14), FAINT, 1)?;
-    let mut x = WAITS.0;
+    let mut x = WAITS.0 - 100;
     for (strength, text) in PARTS {
         canvas.rect((x, middle + 1), (x + 10, middle + 11), tint(MUTED, strength))?;
-        canvas.text((x + 14, middle + 5), text, Ink::new(11, MUTED))?;
-        x += 96;
+        canvas.text((x + 15, middle + 5), text, Ink::new(11, MUTED))?;
+        x += 92;
     }
-    Ok(())
+    canvas.dashed((x + 5, middle), (x + 5, middle + 13), MUTED)?;
+    canvas.text(
+        (x + 12, middle + 5),
+        &format!("{}: slow", time(SLOW)),
+        Ink::new(11, MUTED),
+    )
 }

@@ -2,16 +2,23 @@
 
 use std::time::Duration;
 
+use plotters::style::{RGBColor, WHITE};
+
 use super::canvas::{Canvas, Ink, Scale, seconds, tint};
 use super::{BAD, FAINT, INK, LINE, MUTED, WIDTH, colour, name};
 use crate::lab::human::time;
 use crate::lab::scenario::race::Race;
 
-const LANE: i32 = 92;
+const LANE: i32 = 94;
 const HEAD: i32 = 34;
 const FOOT: i32 = 48;
-const TIMES: (i32, i32) = (176, 830);
+const TIMES: (i32, i32) = (216, 850);
 const BAR: i32 = 20;
+
+/// What the cache holds when it is right.
+const RIGHT: RGBColor = RGBColor(0x48, 0x65, 0x81);
+/// A bar that is narrower has its text beside it.
+const ROOM_FOR_TEXT: i32 = 260;
 
 /// How high the drawing is.
 pub fn height(races: &[Race]) -> i32 {
@@ -39,7 +46,7 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, races: &[Race]) -> anyhow::Result<()>
     )?;
     canvas.text(
         ((TIMES.1 + WIDTH) / 2, top + 18),
-        "What readers get",
+        "Readers get",
         Ink::new(13, INK).bold().centred(),
     )?;
     for (at, race) in races.iter().enumerate() {
@@ -63,54 +70,58 @@ fn written(race: &Race) -> Duration {
 fn lane(canvas: &Canvas<'_>, top: i32, race: &Race, times: &Scale) -> anyhow::Result<()> {
     let colour = colour(race.kind);
     let x = |at: Duration| times.at(at.as_secs_f64());
-    name(canvas, race.kind, top + LANE / 2)?;
+    name(canvas, race.kind, race.kind.explained(), top + LANE / 2)?;
     canvas.line((TIMES.0, top + LANE), (WIDTH - 28, top + LANE), FAINT, 1)?;
 
     let slow = (top + 8, top + 8 + BAR);
     let back = written(race);
     canvas.rect((x(Duration::ZERO), slow.0), (x(back), slow.1), tint(colour, 0.35))?;
-    let verdict = if race.late_write_refused {
-        "its late write is refused"
-    } else {
-        "writes the old value"
+    let after = x(race.invalidated) + 8;
+    canvas.text(
+        (after, slow.0 + BAR / 2 - 1),
+        "slow reader, asked before the change",
+        Ink::new(11, INK),
+    )?;
+    let (verdict, ink) = match race.late_write_refused {
+        true => ("its late write is refused", INK),
+        false => ("writes the old value", BAD),
     };
     canvas.text(
-        (x(Duration::ZERO) + 8, slow.0 + BAR / 2 - 1),
-        "slow reader",
-        Ink::new(11, INK),
+        (x(back) - 8, slow.0 + BAR / 2 - 1),
+        verdict,
+        Ink::new(11, ink).bold().ending(),
     )?;
-    let ink = Ink::new(11, if race.late_write_refused { INK } else { BAD })
-        .bold()
-        .ending();
-    canvas.text((x(back) - 8, slow.0 + BAR / 2 - 1), verdict, ink)?;
 
     let second = (slow.1 + 4, slow.1 + 4 + BAR);
-    canvas.rect(
-        (x(race.second.asked), second.0),
-        (x(race.second.answered), second.1),
-        tint(colour, 0.7),
-    )?;
+    let (asked, answered) = (x(race.second.asked), x(race.second.answered));
+    canvas.rect((asked, second.0), (answered, second.1), tint(colour, 0.7))?;
     let got = if race.second.data == race.newest { "new" } else { "old" };
     let text = format!(
-        "second reader: {got}, {}",
+        "second reader gets the {got} value after {}",
         time(race.second.answered - race.second.asked)
     );
-    canvas.text(
-        (x(race.second.asked) + 8, second.0 + BAR / 2 - 1),
-        &text,
-        Ink::new(11, INK),
-    )?;
+    let from = if answered - asked < ROOM_FOR_TEXT {
+        answered
+    } else {
+        asked
+    };
+    canvas.text((from + 8, second.0 + BAR / 2 - 1), &text, Ink::new(11, INK))?;
 
-    let cache = (second.1 + 6, second.1 + 12);
+    let cache = (second.1 + 6, second.1 + 22);
     for (from, to, new) in held(race, TIMES.1, x) {
-        let fill = match new {
-            None => FAINT,
-            Some(true) => colour,
-            Some(false) => BAD,
+        let (fill, text, ink) = match new {
+            None => (FAINT, "nothing", MUTED),
+            Some(true) => (RIGHT, "new", WHITE),
+            Some(false) => (BAD, "old", WHITE),
         };
         canvas.rect((from, cache.0), (to, cache.1), fill)?;
+        canvas.text((from + 8, (cache.0 + cache.1) / 2 - 1), text, Ink::new(10, ink))?;
     }
-    canvas.text((TIMES.0 - 6, cache.0 + 2), "cache", Ink::new(10, MUTED).ending())?;
+    canvas.text(
+        (TIMES.0 - 8, (cache.0 + cache.1) / 2 - 1),
+        "cache",
+        Ink::new(10, MUTED).ending(),
+    )?;
 
     let (verdict, ink) = if race.new_stays() {
         ("new", colour)

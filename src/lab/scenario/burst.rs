@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Plan, World, draws, of};
+use super::{Plan, World, draws, of, said_one_by_one};
 use crate::lab::human::{counted, time};
 use crate::lab::measure::{Herd, Sample};
 use crate::lab::origin::Origin;
@@ -82,16 +82,9 @@ pub fn say(herds: &[Herd]) -> String {
                 time(drover.longest_query())
             )
         }
-        _ => herds
-            .iter()
-            .map(|herd| {
-                let (queries, slowest) = line(herd);
-                format!(
-                    "With `{}` the origin got {queries} and the slowest caller waited {slowest}.",
-                    herd.kind.as_str()
-                )
-            })
-            .collect::<Vec<_>>()
-            .join(" "),
+        _ => said_one_by_one(herds, |herd| {
+            let (queries, slowest) = line(herd);
+            format!("{queries}, slowest caller {slowest}")
+        }),
     }
 }

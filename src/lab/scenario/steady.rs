@@ -11,7 +11,7 @@ use rand::RngExt as _;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep};
 
-use super::{Plan, World, draws, of};
+use super::{Plan, World, draws, of, said_one_by_one};
 use crate::lab::human::{count, counted, time};
 use crate::lab::measure::{Herd, SLOW, Sample};
 use crate::lab::origin::Origin;
@@ -107,10 +107,6 @@ pub fn say(herds: &[Herd]) -> String {
             line(none),
             line(drover)
         ),
-        _ => herds
-            .iter()
-            .map(|herd| format!("With `{}`: {}.", herd.kind.as_str(), line(herd)))
-            .collect::<Vec<_>>()
-            .join(" "),
+        _ => said_one_by_one(herds, line),
     }
 }
