@@ -141,6 +141,14 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     for (scenario, plan) in scenarios.iter().zip(&plans) {
         refuse_what_takes_for_ever(*scenario, plan)?;
     }
+    if let Some(folder) = args
+        .svg
+        .as_deref()
+        .and_then(Path::parent)
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        anyhow::ensure!(folder.is_dir(), "--svg: there is no folder {}", folder.display());
+    }
     let callers = plans.iter().map(|plan| plan.callers).max().unwrap_or_default();
     let (client, own) = match (args.strategies.contains(&Kind::Drover), &args.server) {
         (false, _) => (None, None),
@@ -288,4 +296,114 @@ fn life_time(text: &str) -> Result<Duration, String> {
 
 fn herd_time(text: &str) -> Result<Duration, String> {
     time_between(text, Duration::from_secs(1), Duration::from_secs(600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Lab {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parsed(line: &str) -> Result<Args, String> {
+        let words = std::iter::once("lab").chain(line.split_whitespace());
+        Lab::try_parse_from(words)
+            .map(|lab| lab.args)
+            .map_err(|wrong| wrong.to_string())
+    }
+
+    #[test]
+    fn without_arguments_it_is_the_burst_of_the_readme() {
+        let args = parsed("").unwrap();
+        assert_eq!(args.scenario.scenarios(), [Scenario::Burst]);
+        let plan = args.plan(Scenario::Burst);
+        assert_eq!(
+            (plan.callers, plan.connections, plan.query),
+            (200, 20, Duration::from_millis(200))
+        );
+        assert_eq!(plan.strategies, Kind::ALL);
+    }
+
+    #[test]
+    fn each_scenario_has_its_own_defaults() {
+        let args = parsed("all").unwrap();
+        assert_eq!(args.scenario.scenarios(), Scenario::ALL);
+        let steady = args.plan(Scenario::Steady);
+        assert_eq!(
+            (steady.callers, steady.lives, steady.duration),
+            (50, Duration::from_secs(3), Duration::from_secs(12))
+        );
+        assert_eq!(args.plan(Scenario::Avalanche).keys, 100_000);
+    }
+
+    #[test]
+    fn strategies_are_a_list_and_named_once() {
+        let args = parsed("steady --strategies drover,xfetch+lock,drover").unwrap();
+        assert_eq!(args.plan(Scenario::Steady).strategies, [Kind::Drover, Kind::XfetchLock]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_does() {
+        for (line, told) in [
+            ("--query 0ms", "1ms to 1m"),
+            ("--query 2min", "1ms to 1m"),
+            ("--query soon", "200ms"),
+            ("--callers 0", "1..=100000"),
+            ("--lives 1ms", "1s to 1h"),
+            ("--strategies all", "xfetch+lock"),
+            ("bursts", "burst"),
+        ] {
+            let wrong = parsed(line).unwrap_err();
+            assert!(wrong.contains(told), "{line}: {wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_herd_that_would_never_end_is_refused() {
+        let wrong = run(parsed("--callers 100000 --connections 1").unwrap())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            wrong.contains("would take 5.6 h") && wrong.contains("--callers"),
+            "{wrong}"
+        );
+        assert!(
+            refuse_what_takes_for_ever(
+                Scenario::Burst,
+                &parsed("--callers 100000 --connections 1 --strategies drover")
+                    .unwrap()
+                    .plan(Scenario::Burst)
+            )
+            .is_ok()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_picture_without_a_folder_is_refused_before_anything_runs() {
+        let wrong = run(parsed("--svg there/is/none/lab.svg").unwrap())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(wrong.contains("there/is/none"), "{wrong}");
+    }
+
+    #[test]
+    fn files_are_named_for_their_scenario() {
+        assert_eq!(
+            named_for(Path::new("docs/lab.svg"), Scenario::Race),
+            Path::new("docs/lab-race.svg")
+        );
+        assert_eq!(named_for(Path::new("lab"), Scenario::Burst), Path::new("lab-burst.svg"));
+    }
+
+    #[test]
+    fn an_address_needs_no_scheme_and_must_not_want_tls() {
+        assert_eq!(url("127.0.0.1:7117").unwrap(), "http://127.0.0.1:7117");
+        assert!(url("https://drover:443").unwrap_err().to_string().contains("no TLS"));
+    }
 }

@@ -29,7 +29,8 @@ pub fn time(length: Duration) -> String {
         ..9_995.0 => trimmed(ms / 1e3, 2, "s"),
         ..99_950.0 => trimmed(ms / 1e3, 1, "s"),
         ..600_000.0 => trimmed(ms / 1e3, 0, "s"),
-        _ => trimmed(ms / 6e4, 1, "min"),
+        ..7_200_000.0 => trimmed(ms / 6e4, 1, "min"),
+        _ => trimmed(ms / 3.6e6, 1, "h"),
     }
 }
 
@@ -66,14 +67,17 @@ mod tests {
             999_600,
             2_034_000,
             15_240_000,
-            120_000_000,
             300_000_000,
+            600_000_000,
+            20_000_000_000,
         ]
         .map(|us| time(Duration::from_micros(us)))
         .into();
         assert_eq!(
             read,
-            ["0 ms", "1.2 ms", "204 ms", "1 s", "2.03 s", "15.2 s", "300 s", "10 min"]
+            [
+                "0 ms", "1.2 ms", "204 ms", "1 s", "2.03 s", "15.2 s", "300 s", "10 min", "5.6 h"
+            ]
         );
     }
 }

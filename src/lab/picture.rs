@@ -82,3 +82,69 @@ fn name(canvas: &Canvas<'_>, kind: Kind, explained: &str, middle: i32) -> anyhow
     canvas.text((MARGIN + 12, middle - 8), kind.as_str(), Ink::new(15, INK).bold())?;
     canvas.text((MARGIN + 12, middle + 10), explained, Ink::new(11, MUTED))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::measure::tests::herd;
+    use crate::lab::scenario::avalanche::Fill;
+    use crate::lab::scenario::{Scenario, tests::plan};
+    use std::time::Duration;
+
+    fn drawn(scenario: Scenario, rows: Rows) -> String {
+        let said = "What was seen <here> & there.".to_owned();
+        render(&Finding {
+            scenario,
+            plan: plan(scenario),
+            rows,
+            said,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_picture_names_each_strategy_and_its_figures() {
+        let none = herd(Kind::None, &[200, 2_034], &[(0, 0, 200), (0, 200, 400)]);
+        let svg = drawn(
+            Scenario::Burst,
+            Rows::Herds(vec![none, herd(Kind::Drover, &[203], &[(0, 0, 200)])]),
+        );
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+        for text in [
+            "none",
+            "drover",
+            "2.03 s",
+            "203 ms",
+            "queries",
+            "since the herd was let go",
+            "&lt;here&gt; &amp; there",
+        ] {
+            assert!(svg.contains(text), "{text} is missing");
+        }
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn nothing_seen_is_drawn_too() {
+        let svg = drawn(Scenario::Steady, Rows::Herds(vec![herd(Kind::Lock, &[], &[])]));
+        assert!(svg.contains("lock") && !svg.contains("NaN"));
+        let fill = Fill::new(Kind::Drover, Vec::new(), None);
+        assert!(!drawn(Scenario::Avalanche, Rows::Fills(vec![fill])).contains("NaN"));
+    }
+
+    #[test]
+    fn a_bar_is_drawn_for_each_second_in_which_keys_come_due() {
+        let lives = [270.0, 270.5, 271.2, 272.99].map(Duration::from_secs_f64).to_vec();
+        let svg = drawn(
+            Scenario::Avalanche,
+            Rows::Fills(vec![Fill::new(Kind::Drover, lives, None)]),
+        );
+        let RGBColor(red, green, blue) = canvas::tint(colour(Kind::Drover), 0.85);
+        let fill = format!("#{red:02X}{green:02X}{blue:02X}");
+        let bars = svg
+            .lines()
+            .filter(|line| line.starts_with("<rect") && line.contains(&fill))
+            .count();
+        assert_eq!(bars, 3);
+    }
+}

@@ -212,3 +212,118 @@ fn said_one_by_one(herds: &[Herd], line: impl Fn(&Herd) -> String) -> String {
         .collect();
     lines.join("; ") + "."
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::lab::strategy::fake;
+
+    const SLACK: Duration = Duration::from_millis(5);
+
+    async fn world() -> World {
+        World {
+            client: Some(fake::start().await.1),
+            bars: Bars::hidden(),
+        }
+    }
+
+    /// The defaults of the command line, with fewer seconds and keys.
+    pub fn plan(scenario: Scenario) -> Plan {
+        let (callers, lives) = scenario.defaults();
+        let query = Duration::from_millis(200);
+        let strategies = Kind::ALL.to_vec();
+        Plan {
+            strategies,
+            callers,
+            query,
+            connections: 20,
+            lives,
+            duration: Duration::from_secs(4),
+            keys: 500,
+            seed: 1,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_costs_as_many_queries_as_the_strategy_lets_through() {
+        let herds = burst::run(&plan(Scenario::Burst), &world().await).await.unwrap();
+        let queries: Vec<_> = herds.iter().map(Herd::queried).collect();
+        assert_eq!(queries, [200, 1, 200, 1, 1]);
+        assert!(herds.iter().all(|herd| (herd.requests(), herd.failed) == (200, 0)));
+        let slowest: Vec<_> = herds.iter().map(Herd::slowest).collect();
+        // Ten rounds of the origin's connections; the query and one poll; the query and nothing else.
+        assert!(slowest[0] >= Duration::from_secs(2) && slowest[0] < Duration::from_secs(2) + SLACK);
+        assert!(slowest[1] >= Duration::from_millis(205) && slowest[1] < Duration::from_millis(260));
+        assert!(slowest[4] >= Duration::from_millis(200) && slowest[4] < Duration::from_millis(200) + SLACK);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_steady_herd_stampedes_at_each_expiry_unless_it_is_held() {
+        let herds = steady::run(&plan(Scenario::Steady), &world().await).await.unwrap();
+        let queries: Vec<_> = herds.iter().map(Herd::queried).collect();
+        assert_eq!((queries[0], queries[1], queries[4]), (50, 1, 1));
+        let slow: Vec<_> = herds.iter().map(Herd::slow).collect();
+        assert_eq!((slow[0], slow[1], slow[4]), (50, 50, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_refused_late_write_leaves_the_new_value() {
+        let races = race::run(&plan(Scenario::Race), &world().await).await.unwrap();
+        let stays: Vec<_> = races
+            .iter()
+            .map(|race| (race.new_stays(), race.late_write_refused))
+            .collect();
+        assert_eq!(
+            stays,
+            [
+                (false, false),
+                (false, false),
+                (false, false),
+                (false, false),
+                (true, true)
+            ]
+        );
+        let second: Vec<_> = races.iter().map(|race| race.second.data == race.newest).collect();
+        assert_eq!(
+            second,
+            [true, false, true, false, true],
+            "a lock makes the second reader wait for the old value"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_avalanche_fills_each_key_once() {
+        let fills = avalanche::run(&plan(Scenario::Avalanche), &world().await)
+            .await
+            .unwrap();
+        assert_eq!(
+            fills.iter().map(|fill| (fill.kind, fill.keys)).collect::<Vec<_>>(),
+            [(Kind::None, 500), (Kind::Drover, 500)]
+        );
+        // The fake has no jitter.
+        assert_eq!(
+            (fills[1].due.as_slice(), fills[1].first),
+            (&[500][..], Duration::from_secs(300))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_drover_is_shown_as_failed_requests() {
+        let (fake, client) = fake::start().await;
+        fake.unavailable.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+        let world = World {
+            client: Some(client),
+            bars: Bars::hidden(),
+        };
+        let plan = Plan {
+            strategies: vec![Kind::Drover],
+            ..plan(Scenario::Burst)
+        };
+        let herds = burst::run(&plan, &world).await.unwrap();
+        assert_eq!((herds[0].failed, herds[0].queried()), (200, 0));
+        assert_eq!(
+            herds[0].trouble.as_deref(),
+            Some("AcquireRebuild: not yet (Unavailable)")
+        );
+    }
+}

@@ -136,21 +136,30 @@ fn fills_table(fills: &[Fill]) -> Table {
     table
 }
 
-/// Broken between words into lines of at most `width` characters.
+/// Broken between words into lines of at most `width` characters; a number stays with its unit.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut words: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        let full = lines
-            .last()
-            .is_some_and(|line| !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width);
-        if full {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
+        let unit = matches!(
+            word.trim_end_matches(['.', ',', ';', ':', ')']),
+            "ms" | "s" | "min" | "query" | "queries"
+        );
+        match words.last_mut() {
+            Some(number) if unit && number.ends_with(|last: char| last.is_ascii_digit()) => {
+                number.push(' ');
+                number.push_str(word);
             }
-            line.push_str(word);
+            _ => words.push(word.to_owned()),
+        }
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
         }
     }
     lines
@@ -190,5 +199,9 @@ mod tests {
         let lines = wrapped(text.trim(), WIDTH);
         assert!(lines.len() == 3 && lines.iter().all(|line| line.chars().count() <= WIDTH));
         assert_eq!(lines.join(" "), text.trim());
+        assert_eq!(
+            wrapped("it took 204 ms, not 2 s", 10),
+            ["it took", "204 ms,", "not 2 s"]
+        );
     }
 }

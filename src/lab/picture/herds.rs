@@ -73,7 +73,7 @@ fn waits(herds: &[Herd]) -> Scale {
         .as_secs_f64();
     match typical * 30.0 < longest {
         true => Scale::logarithmic(
-            1e-4_f64.max(10_f64.powf(typical.max(1e-4).log10().floor())),
+            1e-4_f64.max(10_f64.powf((typical / 2.0).max(1e-4).log10().floor())),
             longest,
             WAITS,
         ),
