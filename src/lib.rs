@@ -1,6 +1,34 @@
+//! drover: who may rebuild a cache key, how long a value may live, and who must forget it.
+//!
+//! ```text
+//!  rpc ──▶ coordinator ──▶ decision   (pure: what should happen)
+//!             │   ▲
+//!             ▼   │ rings
+//!           store ──▶ fanout ──▶ watchers, parked callers
+//! ```
+
+#![warn(missing_docs)]
+
 #[cfg(feature = "service")]
 pub mod lab;
 #[cfg(feature = "service")]
+pub mod config;
+#[cfg(feature = "service")]
+pub mod coordinator;
+pub mod decision;
+#[cfg(feature = "service")]
+pub mod fanout;
+#[cfg(feature = "service")]
+pub mod rpc;
+#[cfg(feature = "service")]
+pub mod store;
+
+/// The gRPC messages and services, generated from `proto/drover/v1`.
+#[cfg(feature = "service")]
+#[allow(missing_docs, clippy::large_enum_variant, clippy::doc_lazy_continuation)]
 pub mod proto {
     tonic::include_proto!("drover.v1");
+
+    /// What reflection serves.
+    pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drover_descriptor.bin"));
 }

@@ -1,0 +1,1 @@
+//! Sentences about the fan-out, on paused time.
