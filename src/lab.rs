@@ -29,6 +29,8 @@ use scenario::{Finding, Plan, Scenario, World};
 use strategy::Kind;
 use strategy::client::Client;
 
+use crate::config::{read_duration, write_duration};
+
 /// The longest that a herd may keep an origin busy that nobody protects.
 const BOUND: Duration = Duration::from_secs(600);
 
@@ -274,15 +276,14 @@ fn named_for(file: &Path, scenario: Scenario) -> PathBuf {
 }
 
 fn time_between(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
-    let length =
-        humantime::parse_duration(text).map_err(|wrong| format!("{wrong}; write it as 200ms, 3s or 1m 30s"))?;
+    let length = read_duration(text).map_err(|wrong| format!("{wrong}; write it as 200ms, 3s or 1m 30s"))?;
     if (least..=most).contains(&length) {
         return Ok(length);
     }
     Err(format!(
         "it must be {} to {}",
-        humantime::format_duration(least),
-        humantime::format_duration(most)
+        write_duration(least),
+        write_duration(most)
     ))
 }
 

@@ -10,14 +10,14 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "service")]
-pub mod lab;
-#[cfg(feature = "service")]
 pub mod config;
 #[cfg(feature = "service")]
 pub mod coordinator;
 pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
+#[cfg(feature = "service")]
+pub mod lab;
 #[cfg(feature = "service")]
 pub mod rpc;
 #[cfg(feature = "service")]

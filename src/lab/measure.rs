@@ -107,7 +107,7 @@ impl Herd {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(in crate::lab) mod tests {
     use super::*;
 
     /// A herd with these latencies and queries `(arrived, began, ended)`, all in milliseconds.

@@ -214,7 +214,7 @@ fn said_one_by_one(herds: &[Herd], line: impl Fn(&Herd) -> String) -> String {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(in crate::lab) mod tests {
     use super::*;
     use crate::lab::strategy::fake;
 
