@@ -15,6 +15,8 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "service")]
 pub mod coordinator;
+#[cfg(feature = "service")]
+pub mod ctl;
 pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
