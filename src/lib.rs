@@ -22,6 +22,7 @@ pub mod decision;
 pub mod fanout;
 #[cfg(feature = "service")]
 pub mod metrics;
+pub mod lab;
 #[cfg(feature = "service")]
 pub mod rpc;
 #[cfg(feature = "service")]
