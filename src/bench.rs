@@ -2,7 +2,7 @@
 //!
 //! *Owns* the command line of the bench, the list of cases and their order. A case lives in one file: [`calls`] (a, b, g),
 //! [`herd`] (c, d), [`fanout`] (e), [`memory`] (f); the rest is what they share: [`side`] (a server under test and what it uses),
-//! [`bare`] (the service to compare with), [`load`] (the closed loop), [`wire`] (drover's requests), [`report`] (figures and targets).
+//! [`bare`] (the service to compare with), [`load`] (the closed loop) and [`lane`] (what runs in it), [`wire`] (drover's requests), [`report`] (figures and targets).
 //!
 //! *Why two processes:* a server's cost a call can only be read where nobody else works, so both servers are children of the
 //! bench, started from the same binary: same allocator, same runtime, same transport. In-process benches were rejected: they
@@ -21,6 +21,7 @@ mod bare;
 mod calls;
 mod fanout;
 mod herd;
+mod lane;
 mod load;
 mod memory;
 mod report;

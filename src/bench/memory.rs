@@ -4,8 +4,8 @@
 //! has come to rest.
 
 use super::Bench;
-use super::calls::populate;
 use super::herd::Herd;
+use super::lane::populate;
 use super::report::{CaseReport, Figure, Target, Unit};
 use super::side::Side;
 use super::stats::Pair;

@@ -494,14 +494,12 @@ mod tests {
         let rows = [["CPU", "14.2 µs", "", "✓"], ["calls a second", "9 /s", "", ""]].map(|row| row.map(str::to_owned));
         let plain = anstream::adapter::strip_str(&aligned(&["", "drover", "bare", ""], &rows)).to_string();
         let lines: Vec<&str> = plain.lines().collect();
-        assert_eq!(
-            lines,
-            [
-                "                      drover",
-                "    CPU              14.2 µs   ✓",
-                "    calls a second      9 /s"
-            ]
-        );
+        let expected = [
+            "                     drover",
+            "    CPU             14.2 µs  ✓",
+            "    calls a second     9 /s",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]
