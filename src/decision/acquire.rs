@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draft, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
-    LostReason, Number, Planned, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, View, Wait, When, fan,
+    Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
+    LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, Trouble, View, Wait, When, fan,
 };
 
 /// A question about a key.
@@ -59,6 +59,24 @@ pub const TOKEN_AHEAD: Duration = Duration::from_secs(24 * 3600);
 const SOONEST: Duration = Duration::from_millis(100);
 
 impl Ask {
+    /// A question with nothing special about it.
+    pub fn plain() -> Ask {
+        Ask {
+            holder: Arc::default(),
+            request_id: Arc::default(),
+            intent: Intent::Use,
+            accept_stale: true,
+            known_version: Seq::NONE,
+            omit_value: false,
+            lease_ttl: None,
+            min_token: Seq::NONE,
+            tags: None,
+            newer_than: Seq::NONE,
+            traceparent: None,
+            parked_on: None,
+        }
+    }
+
     /// Whether `min_token` is so far ahead that following it would run the sequence away from time.
     pub fn is_too_far_ahead(&self, now: StoreTime) -> bool {
         self.min_token.0 > now.after(TOKEN_AHEAD).0
@@ -70,7 +88,8 @@ impl Ask {
 
     /// A retry of the question that this lease answered.
     fn is_answered_by(&self, lease: &Lease) -> bool {
-        !self.request_id.is_empty() && self.request_id == lease.request_id && self.holder == lease.holder
+        let same = self.request_id == lease.request_id && self.holder == lease.holder;
+        same && !self.request_id.is_empty() && self.intent != Intent::Read
     }
 
     /// What the value is to this caller.
@@ -91,11 +110,11 @@ impl Ask {
         }
     }
 
-    /// A forced rebuild is done for those that were parked on it once its value is there.
+    /// A forced rebuild is done for those that were parked on it once its value is there, however late they come to look.
     fn effective_intent(&self, view: &View<'_>) -> Intent {
         let served = view
             .standing()
-            .is_some_and(|standing| standing.ended_wait_on(self.parked_on, view.now));
+            .is_some_and(|standing| standing.is_built_since(self.parked_on));
         if served && matches!(self.intent, Intent::Force | Intent::Early) {
             Intent::Use
         } else {
@@ -131,9 +150,54 @@ pub fn granted(grant: &Grant, lease: &Lease, now: StoreTime, cost: Duration, pol
         cause: grant.cause,
         fallback: grant.fallback.clone(),
         fallback_on_failure_only: grant.fallback_on_failure_only,
-        planned: Planned::upper_bound(policy).expiry(cost, policy.beta),
+        planned: Expiry::upper_bound(policy, cost),
         max_value_bytes: policy.max_value_bytes,
     }))
+}
+
+/// The answer to a caller that could be granted the lease, but behind whom others have been waiting for longer: as if they had
+/// it already.
+pub fn instead(grant: Grant, draw: Draw) -> Answer {
+    match grant.fallback {
+        Some(hit) => Answer::Hit(hit),
+        None => Answer::Busy(Busy {
+            retry_after: fan(SOONEST, draw),
+            lease_remaining: Duration::ZERO,
+            cause: BusyCause::WaitElapsed,
+        }),
+    }
+}
+
+/// The facts of the value, for people: there is one while any band holds it, whoever asks.
+pub fn facts(view: &View<'_>, policy: &Policy) -> Option<Hit> {
+    let standing = view.standing()?;
+    let fresh = match standing.band(view.now) {
+        Band::Fresh => true,
+        Band::Stale | Band::StaleOnError => false,
+        Band::Absent(_) => return None,
+    };
+    let ask = Ask {
+        omit_value: true,
+        ..Ask::plain()
+    };
+    Some(hit(view, &standing, fresh, view.lease().is_some(), &ask, policy))
+}
+
+/// How the origin has been failing, while it is.
+pub fn trouble(view: &View<'_>, draw: Draw) -> Option<KeepOff> {
+    let at = view.retry_at()?;
+    view.entry
+        .trouble
+        .as_deref()
+        .map(|trouble| keep_off(trouble, at.since(view.now), draw))
+}
+
+fn keep_off(trouble: &Trouble, left: Duration, draw: Draw) -> KeepOff {
+    KeepOff {
+        retry_after: fan(left, draw).min(LONGEST),
+        failures: trouble.failures,
+        message: trouble.message.clone(),
+    }
 }
 
 /// A caller's own lease length, cut to what the policy allows.
@@ -199,7 +263,7 @@ impl Question<'_> {
             cause: lease.cause,
             fallback,
             fallback_on_failure_only,
-            planned: Planned::upper_bound(self.policy).expiry(self.view.entry.cost, self.policy.beta),
+            planned: Expiry::upper_bound(self.policy, self.view.entry.cost),
             max_value_bytes: self.policy.max_value_bytes,
         }))
     }
@@ -233,11 +297,13 @@ impl Question<'_> {
             .trouble
             .as_ref()
             .map_or(StoreTime::ZERO, |trouble| trouble.retry_at);
+        let mut draft = match (entry.lease.as_deref(), abandoned) {
+            (Some(revoked), None) => self.view.without_revoked(revoked),
+            _ => entry.draft(),
+        };
+        draft.lease = Some(Box::new(lease));
         Decision::Grant(Box::new(Grant {
-            draft: Draft {
-                lease: Some(Box::new(lease)),
-                ..entry.draft()
-            },
+            draft,
             not_before: lease_over.max(pause_over),
             above: self.ask.min_token,
             cause,
@@ -273,11 +339,9 @@ impl Question<'_> {
             .view
             .retry_at()
             .map_or(Duration::ZERO, |at| at.since(self.view.now));
-        let trouble = self.view.entry.trouble.as_deref();
-        Answer::KeepOff(KeepOff {
-            retry_after: fan(left, self.draw).min(LONGEST),
-            failures: trouble.map_or(0, |trouble| trouble.failures),
-            message: trouble.map_or_else(|| "".into(), |trouble| trouble.message.clone()),
+        // Called where a pause is on, so there is always its reason.
+        self.view.entry.trouble.as_deref().map_or(Answer::Miss, |trouble| {
+            Answer::KeepOff(keep_off(trouble, left, self.draw))
         })
     }
 

@@ -17,7 +17,7 @@ impl Backoff {
 
 /// A time to ask again with U(0, 10 %) added, drawn for each answer.
 pub fn fan(length: Duration, draw: Draw) -> Duration {
-    length + length.mul_f64(draw.between(Purpose::Fan, 0.0, 0.1))
+    length.saturating_add(length.mul_f64(draw.between(Purpose::Fan, 0.0, 0.1)))
 }
 
 #[cfg(test)]

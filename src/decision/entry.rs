@@ -162,7 +162,7 @@ pub struct Trouble<S: Stage = Stored> {
 /// An invalidation that named the key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark<S: Stage = Stored> {
-    /// Its number: grants at or below it are old.
+    /// Its number: grants below it are old. (Where an invalidation of a tag revoked a lease: the least number that makes it old.)
     pub number: S::Number,
     /// What is built before this is fresh at most until then: the origin's replicas may lag.
     pub settle_until: S::Time,

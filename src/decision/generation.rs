@@ -15,7 +15,8 @@ const SOFT_KEPT: usize = 8;
 pub struct Generation {
     /// What was built under a smaller number is gone.
     pub dropped: Seq,
-    /// What was built under a smaller number was fresh at most until then; numbers and times both grow.
+    /// What was built under a smaller number was fresh at most until then. Numbers grow; times do unless the store's clock is set
+    /// back.
     pub expired: Vec<(Seq, StoreTime)>,
     /// What is built before this is fresh at most until then.
     pub settle_until: StoreTime,
@@ -49,7 +50,7 @@ impl Generation {
             let closest = (1..self.expired.len())
                 .min_by_key(|&later| self.expired[later].1.since(self.expired[later - 1].1))
                 .unwrap_or(1);
-            self.expired[closest].1 = self.expired[closest - 1].1;
+            self.expired[closest].1 = self.expired[closest].1.min(self.expired[closest - 1].1);
             self.expired.remove(closest - 1);
         }
     }
@@ -58,8 +59,9 @@ impl Generation {
     fn expired_at(&self, version: Seq) -> Option<StoreTime> {
         self.expired
             .iter()
-            .find(|(number, _)| *number > version)
+            .filter(|(number, _)| *number > version)
             .map(|(_, at)| *at)
+            .min()
     }
 }
 

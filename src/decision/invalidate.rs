@@ -53,10 +53,12 @@ pub fn invalidate(view: &View<'_>, mode: Mode, settle: Duration, policy: &Policy
     let settled_before = entry.mark.as_ref().map_or(StoreTime::ZERO, |mark| mark.settle_until);
     draft.mark = Some(Box::new(Mark {
         number: Number::Next,
-        settle_until: if settled_before > view.now.after(settle) || settle.is_zero() {
+        // Counted from the commit, which may come later than the view: what is left of an earlier one is then too long rather than
+        // the new one too short.
+        settle_until: if settle.is_zero() {
             When::at(settled_before)
         } else {
-            When::after(settle)
+            When::after(settle.max(settled_before.since(view.now)))
         },
         keep_until: When::after(policy.max_hold),
     }));

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use super::{Draw, Jitter, JitterAmount, JitterMode, Policy, Purpose, StoreTime, Value};
 
+/// The shortest length that the store's clock can tell from none.
+const RESOLUTION: Duration = Duration::from_micros(1);
+
 /// Lifetimes that a report brings along; what is absent comes from the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lifetimes {
@@ -50,7 +53,7 @@ impl Planned {
         let base = asked.fresh_ttl.unwrap_or(policy.fresh_ttl);
         Planned::within(
             policy.max_lifetime,
-            policy.jitter.spread(base, draw),
+            policy.jitter.spread(base, policy.max_lifetime, draw),
             asked.stale_while_revalidate.unwrap_or(policy.stale_while_revalidate),
             asked.stale_if_error.unwrap_or(policy.stale_if_error),
         )
@@ -61,7 +64,7 @@ impl Planned {
         let base = asked.fresh_ttl.unwrap_or(policy.negative_ttl);
         Planned::within(
             policy.max_lifetime,
-            policy.jitter.spread(base, draw),
+            policy.jitter.spread(base, policy.max_lifetime, draw),
             Duration::ZERO,
             Duration::ZERO,
         )
@@ -74,17 +77,6 @@ impl Planned {
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
         }
-    }
-
-    /// No report without lifetimes of its own will be given more.
-    pub fn upper_bound(policy: &Policy) -> Planned {
-        let longest = policy.jitter.longest(policy.fresh_ttl);
-        Planned::within(
-            policy.max_lifetime,
-            longest,
-            policy.stale_while_revalidate,
-            policy.stale_if_error,
-        )
     }
 
     fn within(max: Duration, fresh: Duration, stale_while_revalidate: Duration, stale_if_error: Duration) -> Planned {
@@ -117,6 +109,28 @@ impl Planned {
 }
 
 impl Expiry {
+    /// No report without lifetimes of its own will be given more, in any of the parts: each is bounded by itself, since the longest
+    /// freshness leaves less of `max_lifetime` to the stale windows than a shorter one does. "Not found" counts too.
+    pub fn upper_bound(policy: &Policy, rebuild_cost: Duration) -> Expiry {
+        let max = policy.max_lifetime;
+        let fresh = policy.jitter.longest(policy.fresh_ttl);
+        let negative = policy.jitter.longest(policy.negative_ttl);
+        let window = |length: Duration| {
+            if length.is_zero() {
+                Duration::ZERO
+            } else {
+                fresh.saturating_add(length).min(max)
+            }
+        };
+        Expiry {
+            fresh_for: fresh.max(negative).min(max),
+            stale_for: window(policy.stale_while_revalidate),
+            stale_if_error_for: window(policy.stale_if_error),
+            rebuild_cost,
+            beta: policy.beta,
+        }
+    }
+
     /// What is left at `now` of a value whose freshness ends at `fresh_until`.
     pub fn of(value: &Value, fresh_until: StoreTime, now: StoreTime, rebuild_cost: Duration, beta: f64) -> Expiry {
         let window = |length: Duration| {
@@ -137,23 +151,17 @@ impl Expiry {
 }
 
 impl Jitter {
-    /// One draw around `base`. Zero stays zero, and nothing else becomes zero.
-    pub fn spread(&self, base: Duration, draw: Draw) -> Duration {
-        if base.is_zero() {
-            return base;
+    /// One draw around `base`, uniform over what of the range lies within `max`: where the range is cut, draws do not heap up at
+    /// the cut, or whatever asks for more than `max` would come due together. Zero stays zero, and nothing else becomes zero.
+    pub fn spread(&self, base: Duration, max: Duration, draw: Draw) -> Duration {
+        if base.is_zero() || max.is_zero() {
+            return Duration::ZERO;
         }
-        let width = self.width(base);
-        let factor = match self.mode {
-            JitterMode::Both => draw.between(Purpose::Lifetime, -1.0, 1.0),
-            JitterMode::Down => draw.between(Purpose::Lifetime, -1.0, 0.0),
-        };
-        let moved = width.mul_f64(factor.abs());
-        let jittered = if factor < 0.0 {
-            base.saturating_sub(moved)
-        } else {
-            base.saturating_add(moved)
-        };
-        jittered.max(Duration::from_micros(1))
+        let base = base.min(max);
+        let shortest = base.saturating_sub(self.width(base)).max(RESOLUTION);
+        let longest = self.longest(base).min(max).max(shortest);
+        let drawn = (longest - shortest).mul_f64(draw.unit(Purpose::Lifetime));
+        shortest + drawn
     }
 
     /// The longest that a draw around `base` can be.
@@ -164,10 +172,12 @@ impl Jitter {
         }
     }
 
-    /// A spread as wide as the lifetime itself would bring it to nothing: it is cut just short of that.
+    /// Never wider than the lifetime itself.
     fn width(&self, base: Duration) -> Duration {
         match self.amount {
-            JitterAmount::Ratio(ratio) => base.mul_f64(ratio),
+            JitterAmount::Ratio(ratio) if (0.0..=1.0).contains(&ratio) => base.mul_f64(ratio).min(base),
+            // No policy that was checked has such a ratio.
+            JitterAmount::Ratio(_) => Duration::ZERO,
             JitterAmount::Spread(spread) => spread.min(base),
         }
     }
@@ -178,6 +188,6 @@ pub fn smooth(known: Duration, measured: Duration) -> Duration {
     if known.is_zero() {
         measured
     } else {
-        (known * 3 + measured) / 4
+        (known.saturating_mul(3).saturating_add(measured)) / 4
     }
 }

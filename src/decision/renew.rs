@@ -54,10 +54,8 @@ fn why_lost(view: &View<'_>, id: LeaseId) -> LostReason {
 /// no such lease.
 pub fn revoke(view: &View<'_>) -> Option<Draft> {
     let lease = view.entry.lease.as_deref()?;
-    view.makes_old(lease.token, lease.tags()).then(|| Draft {
-        lease: None,
-        ..view.entry.draft()
-    })
+    view.makes_old(lease.token, lease.tags())
+        .then(|| view.without_revoked(lease))
 }
 
 /// The entry without a lease that was granted to a caller that had left before it could be told: nobody will ever report it.

@@ -75,13 +75,9 @@ pub fn report(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> 
     };
     if view.makes_old(lease.token, lease.tags()) || view.makes_old(lease.token, &report.tags) {
         // The grant is dead, and so is the lease: whoever waits for it is to be promoted now, not when its time is over.
-        let revoke = Some(Box::new(Draft {
-            lease: None,
-            ..view.entry.draft()
-        }));
         return ReportDecision::Refuse {
             rejection: Rejection::Invalidated,
-            revoke,
+            revoke: Some(Box::new(view.without_revoked(lease))),
         };
     }
     let ended = Ended {
@@ -104,21 +100,21 @@ pub fn report(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> 
 
 /// The answer to an accepted report, from the entry as it is now: right after the commit, or when the report is repeated.
 pub fn accepted(view: &View<'_>, id: LeaseId, policy: &Policy) -> ReportAnswer {
-    match view.entry.value.as_ref().filter(|value| value.version == id.token) {
-        Some(value) => ReportAnswer::Accepted {
-            version: value.version,
-            expiry: Some(Expiry::of(
-                value,
-                value.fresh_until,
-                view.now,
-                view.entry.cost,
-                policy.beta,
-            )),
-        },
-        None => ReportAnswer::Accepted {
+    if view.entry.value.as_ref().is_none_or(|value| value.version != id.token) {
+        return ReportAnswer::Accepted {
             version: Seq::NONE,
             expiry: None,
-        },
+        };
+    }
+    let (cost, beta) = (view.entry.cost, policy.beta);
+    // An invalidation may have come between the report and its repetition: then no life is left that the caller could count on.
+    let left = match view.standing() {
+        Some(standing) => Expiry::of(standing.value, standing.fresh_until, view.now, cost, beta),
+        None => Planned::nothing().expiry(cost, beta),
+    };
+    ReportAnswer::Accepted {
+        version: id.token,
+        expiry: Some(left),
     }
 }
 
@@ -230,7 +226,7 @@ impl Ended<'_> {
         let trouble = Trouble {
             failures,
             retry_at: When::after(pause),
-            remember_until: When::after(pause + remember_failures(self.policy)),
+            remember_until: When::after(pause.saturating_add(remember_failures(self.policy))),
             message: message.clone(),
         };
         let draft = Draft {

@@ -1,7 +1,10 @@
 //! What a store knows of one key at one moment, and what that amounts to once invalidations of its tags and its namespace are
 //! taken into account.
 
-use super::{Cause, Entry, Generations, HAND_OVER, Lease, LeaseId, Seq, StoreTime, Tag, Value, Verdict};
+use super::{
+    Cause, Draft, Entry, Generations, HAND_OVER, Lease, LeaseId, Mark, Number, Seq, StoreTime, Tag, Value, Verdict,
+    When,
+};
 
 /// One key at one moment, as a store answered it.
 #[derive(Clone, Copy, Debug)]
@@ -43,19 +46,19 @@ impl<'a> View<'a> {
     pub fn standing(&self) -> Option<Standing<'a>> {
         let value = self.entry.value.as_ref()?;
         let marked = self.entry.mark.as_ref().is_some_and(|mark| mark.number > value.version);
-        match self.generations.verdict(value.version, value.tags()) {
-            Verdict::Valid => Some(Standing {
-                value,
-                fresh_until: value.fresh_until,
-                made_old: marked,
-            }),
-            Verdict::ExpiredAt(at) => Some(Standing {
-                value,
-                fresh_until: value.fresh_until.min(at),
-                made_old: true,
-            }),
-            Verdict::Dropped => None,
-        }
+        let (bound, made_old) = match self.generations.verdict(value.version, value.tags()) {
+            Verdict::Valid => (StoreTime::NEVER, marked),
+            Verdict::ExpiredAt(at) => (at, true),
+            Verdict::Dropped => return None,
+        };
+        // The number says that it is old. The instant only says how long it may still be stale: a store whose clock was set back
+        // must not make it fresh again.
+        let bound = if made_old { bound.min(self.now) } else { bound };
+        Some(Standing {
+            value,
+            fresh_until: value.fresh_until.min(bound),
+            made_old,
+        })
     }
 
     /// The lease that counts: its time runs, and no invalidation is newer than it.
@@ -71,6 +74,33 @@ impl<'a> View<'a> {
         self.entry.mark.as_ref().is_some_and(|mark| mark.number > token)
             || self.generations.verdict(token, tags) != Verdict::Valid
             || (!stored.is_empty() && self.generations.verdict(token, stored) != Verdict::Valid)
+    }
+
+    /// The entry without a lease that an invalidation has made old. The tag that did it may have been known to the lease alone: the
+    /// mark remembers for it, so that a late report still learns the right reason. (Not where a value is fresh that no
+    /// invalidation touched: a mark would make that old too, and a vaguer reason is the smaller harm.)
+    pub fn without_revoked(&self, lease: &Lease) -> Draft {
+        let mut draft = Draft {
+            lease: None,
+            ..self.entry.draft()
+        };
+        let before = self.entry.mark.as_deref();
+        let in_use = self.standing().is_some_and(|standing| {
+            let until = standing.fresh_until.max(standing.value.stored_at.after(HAND_OVER));
+            !standing.made_old && self.now < until
+        });
+        if !in_use && before.is_none_or(|mark| mark.number <= lease.token) {
+            draft.mark = Some(Box::new(Mark {
+                number: Number::Is(Seq(lease.token.0.saturating_add(1))),
+                settle_until: When::at(before.map_or(StoreTime::ZERO, |mark| mark.settle_until)),
+                keep_until: When::at(
+                    before
+                        .map_or(StoreTime::ZERO, |mark| mark.keep_until)
+                        .max(lease.hold_until),
+                ),
+            }));
+        }
+        draft
     }
 
     /// The lease with this id, whether its time runs or not.
@@ -122,9 +152,12 @@ impl Standing<'_> {
     /// Whether it ended the wait of a caller that was parked on the grant `parked_on`: then it is the answer, even if it is not
     /// to be stored or its life is over by now.
     pub fn ended_wait_on(&self, parked_on: Option<Seq>, now: StoreTime) -> bool {
-        parked_on.is_some_and(|token| self.value.version >= token)
-            && !self.made_old
-            && now < self.value.stored_at.after(HAND_OVER)
+        self.is_built_since(parked_on) && now < self.value.stored_at.after(HAND_OVER)
+    }
+
+    /// Whether it was built under the grant that a caller was parked on or a later one, and nothing has made it old.
+    pub fn is_built_since(&self, parked_on: Option<Seq>) -> bool {
+        parked_on.is_some_and(|token| self.value.version >= token) && !self.made_old
     }
 }
 

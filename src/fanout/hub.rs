@@ -194,6 +194,11 @@ impl Hub {
         self.registry.read().watching(namespace)
     }
 
+    /// How many watch each namespace, observers too.
+    pub fn census(&self) -> Vec<(Arc<str>, usize)> {
+        self.registry.read().census()
+    }
+
     /// What it has done.
     pub fn stats(&self) -> &Stats {
         &self.stats

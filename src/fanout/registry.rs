@@ -100,6 +100,14 @@ impl Registry {
             .collect()
     }
 
+    /// How many watch each namespace, observers too.
+    pub fn census(&self) -> Vec<(Arc<str>, usize)> {
+        self.by_namespace
+            .iter()
+            .map(|(namespace, watchers)| (namespace.clone(), watchers.len()))
+            .collect()
+    }
+
     /// How many watch a namespace, observers too.
     pub fn watching(&self, namespace: &str) -> usize {
         self.by_namespace.get(namespace).map_or(0, Watchers::len)
