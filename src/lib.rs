@@ -43,3 +43,6 @@ pub mod proto {
     /// What reflection serves.
     pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drover_descriptor.bin"));
 }
+
+#[cfg(feature = "service")]
+pub mod bench;
