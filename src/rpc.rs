@@ -26,11 +26,14 @@
 pub mod convert;
 pub mod deadline;
 pub mod status;
+pub mod watch;
 
 mod admin;
 mod codec;
 mod coordinator;
 mod panic;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -64,6 +67,3 @@ pub fn services(coordinator: Arc<Coordinator>) -> Routes {
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     Routes::new(calls).add_service(admin)
 }
-//! The edge: from protobuf to the domain and back, and nothing else.
-
-pub mod watch;

@@ -9,7 +9,7 @@ use futures_util::Stream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{convert, deadline, status};
+use super::{convert, deadline, status, watch};
 use crate::coordinator::Coordinator;
 use crate::proto;
 use crate::proto::coordinator_service_server::CoordinatorService;
@@ -71,17 +71,16 @@ impl CoordinatorService for CoordinatorRpc {
         Ok(Response::new(convert::invalidated(invalidated)))
     }
 
-    type WatchStream = Answers<proto::WatchResponse>;
+    type WatchStream = watch::Watch<Streaming<proto::WatchRequest>>;
 
     async fn watch(
         &self,
         request: Request<Streaming<proto::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        // MERGE (branch `fanout`): the whole body becomes
-        //     let events = super::watch::watch(self.coordinator.hub(), request.into_inner());
-        //     Ok(Response::new(Box::pin(events)))
-        drop(request);
-        Err(status::not_yet("Watch", "hearing of invalidations"))
+        Ok(Response::new(watch::watch(
+            self.coordinator.hub(),
+            request.into_inner(),
+        )))
     }
 
     type PullRefreshesStream = Answers<proto::PullRefreshesResponse>;
