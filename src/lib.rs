@@ -10,6 +10,8 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "service")]
+pub mod bench;
+#[cfg(feature = "service")]
 pub mod cli;
 #[cfg(feature = "service")]
 pub mod config;
@@ -21,8 +23,9 @@ pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
 #[cfg(feature = "service")]
-pub mod metrics;
 pub mod lab;
+#[cfg(feature = "service")]
+pub mod metrics;
 #[cfg(feature = "service")]
 pub mod rpc;
 #[cfg(feature = "service")]
@@ -43,6 +46,3 @@ pub mod proto {
     /// What reflection serves.
     pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drover_descriptor.bin"));
 }
-
-#[cfg(feature = "service")]
-pub mod bench;
