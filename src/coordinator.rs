@@ -34,7 +34,6 @@ use self::flights::Flights;
 use crate::config::Policies;
 use crate::decision::{self, Answer, Ask, Decision, Grant, Key, LeaseId, Policy};
 use crate::fanout::{Hub, Listener, Record, ResetReason};
-use crate::metrics::Metrics;
 use crate::store::{Commit, Event, Loaded, Outcome, Store, StoreError, Want};
 pub use api::{
     Acquire, Acquired, Description, Error, Invalidate, Invalidated, LeaseInfo, MAX_TAGS, NamespaceInfo, Renew, Renewed,
@@ -52,25 +51,8 @@ pub struct Coordinator {
     hub: Arc<Hub>,
     flights: Flights,
     dice: Dice,
-    metrics: Arc<Metrics>,
     draining: CancellationToken,
     tasks: TaskTracker,
-}
-
-/// What a coordinator is made of.
-pub struct Parts {
-    /// Where the truth is kept.
-    pub store: Arc<dyn Store>,
-    /// The policies in force.
-    pub policies: Policies,
-    /// The watchers; of the same store's feed.
-    pub hub: Arc<Hub>,
-    /// Where its randomness comes from.
-    pub dice: Dice,
-    /// What it counts.
-    pub metrics: Arc<Metrics>,
-    /// Room for so many parked callers.
-    pub max_waiters: usize,
 }
 
 /// What became of a grant.
@@ -82,15 +64,20 @@ enum Granting {
 }
 
 impl Coordinator {
-    /// Of these parts; from now on it hears what the store commits.
-    pub fn new(parts: Parts) -> Arc<Coordinator> {
+    /// Over a store, with the policies in force and room for so many parked callers. From now on it hears what the store commits.
+    pub fn new(
+        store: Arc<dyn Store>,
+        policies: Policies,
+        hub: Arc<Hub>,
+        dice: Dice,
+        max_waiters: usize,
+    ) -> Arc<Coordinator> {
         let coordinator = Arc::new(Coordinator {
-            store: parts.store,
-            policies: parts.policies,
-            hub: parts.hub,
-            flights: Flights::new(parts.max_waiters),
-            dice: parts.dice,
-            metrics: parts.metrics,
+            store,
+            policies,
+            hub,
+            flights: Flights::new(max_waiters),
+            dice,
             draining: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -139,13 +126,6 @@ impl Coordinator {
 
     /// May the caller rebuild, is there something to use, or is somebody on it? May park the caller.
     pub async fn acquire(self: &Arc<Self>, request: Acquire) -> Result<Acquired, Error> {
-        let key = request.key.clone();
-        let acquired = self.decide(request).await?;
-        self.metrics.acquired(key.namespace(), &acquired.answer);
-        Ok(acquired)
-    }
-
-    async fn decide(self: &Arc<Self>, request: Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
         let want = Want {
             bytes: !request.ask.omit_value,
@@ -223,7 +203,6 @@ impl Coordinator {
                 };
                 match after.snapshot.entry.lease.as_deref() {
                     Some(lease) => {
-                        self.metrics.granted(key.namespace(), grant.cause);
                         tracing::debug!(?key, holder = %ask.holder, token = lease.token.0, cause = grant.cause.as_str(), "granted");
                         let answer = decision::granted(&grant, lease, after.now, after.snapshot.entry.cost, policy);
                         Ok(Granting::Granted(answer, after))

@@ -34,6 +34,8 @@ mod codec;
 mod coordinator;
 mod observe;
 mod panic;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

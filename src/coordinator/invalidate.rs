@@ -36,9 +36,6 @@ impl Coordinator {
             reason = %request.reason,
             "invalidated",
         );
-        for done in &done {
-            self.metrics.invalidated(&request.namespace, &done.target, request.mode);
-        }
         let position = done.iter().map(|done| done.position).max().unwrap_or_default();
         let barrier = self
             .hub

@@ -44,13 +44,10 @@ impl Coordinator {
             }
             Parking::KeyFull => return Ok(too_many(over)),
         };
-        self.metrics.parked();
         let mut parked = Parked {
             coordinator: self.clone(),
             place,
             reply,
-            since: parked_at,
-            counted: false,
         };
         let acquired = match parked.reply_until(until).await {
             Some(Reply::Answer(answer, bytes)) => {
@@ -66,7 +63,10 @@ impl Coordinator {
             Some(Reply::Draining) => Err(Error::Draining),
             None => self.wait_is_over(&request, over, policy).await,
         };
-        parked.done(acquired)
+        acquired.map(|acquired| Acquired {
+            waited: parked_at.elapsed(),
+            ..acquired
+        })
     }
 
     /// The caller could be granted the lease, but others wait for the same key: it stands at the end of their queue.
@@ -116,8 +116,6 @@ struct Parked {
     coordinator: Arc<Coordinator>,
     place: Place,
     reply: oneshot::Receiver<Reply>,
-    since: Instant,
-    counted: bool,
 }
 
 impl Parked {
@@ -130,16 +128,6 @@ impl Parked {
             Err(_) => (&mut self.reply).await,
         };
         Some(reply.unwrap_or(Reply::Draining))
-    }
-
-    /// The answer, with the time that the caller was parked.
-    fn done(mut self, acquired: Result<Acquired, Error>) -> Result<Acquired, Error> {
-        let waited = self.since.elapsed();
-        self.counted = true;
-        self.coordinator
-            .metrics
-            .unparked(waited, acquired.as_ref().ok().map(|acquired| &acquired.answer));
-        acquired.map(|acquired| Acquired { waited, ..acquired })
     }
 
     /// The lease of a reply that arrived and was not taken.
@@ -157,9 +145,6 @@ impl Drop for Parked {
         self.coordinator.flights.leave(&self.place);
         if let Some(lease) = self.untaken() {
             self.coordinator.give_back_later(&self.place.flight.key, lease);
-        }
-        if !self.counted {
-            self.coordinator.metrics.unparked(self.since.elapsed(), None);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! How a rebuild ended, and whether a holder may keep its lease.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Coordinator, Error, MAX_TAGS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
@@ -34,11 +33,6 @@ impl Coordinator {
                 Err(now) => loaded = now,
             }
         };
-        let cost = matches!(answer, ReportAnswer::Accepted { .. })
-            .then(|| cost(&request.report, &loaded))
-            .flatten();
-        self.metrics
-            .reported(request.key.namespace(), &request.report.outcome, &answer, cost);
         match too_large {
             Some(error) if matches!(answer, ReportAnswer::Accepted { .. }) => Err(error),
             _ => Ok(Reported {
@@ -105,12 +99,6 @@ impl Coordinator {
 
     /// Keeps a lease, up to its longest hold.
     pub async fn renew(self: &Arc<Self>, request: Renew) -> Result<Renewed, Error> {
-        let renewed = self.decide_renewal(&request).await?;
-        self.metrics.renewed(request.key.namespace(), renewed.lost);
-        Ok(renewed)
-    }
-
-    async fn decide_renewal(self: &Arc<Self>, request: &Renew) -> Result<Renewed, Error> {
         let policy = self.policy(request.key.namespace())?;
         let mut loaded = self.store.load(&request.key, &[], Want::default()).await?;
         loop {
@@ -145,15 +133,6 @@ impl Coordinator {
             }
         }
     }
-}
-
-/// What the rebuild cost, as its holder says or as the lease tells.
-fn cost(report: &Report, loaded: &Loaded) -> Option<Duration> {
-    let view = loaded.view();
-    report.cost.or_else(|| {
-        view.lease_of(report.lease)
-            .map(|lease| view.now.since(lease.granted_at))
-    })
 }
 
 fn too_large(request: &ReportValue, policy: &Policy) -> Option<Error> {

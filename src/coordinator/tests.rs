@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::{
-    Acquire, Acquired, Coordinator, Dice, Error, Invalidate, Invalidated, Parts, Renew, Renewed, ReportValue, Reported,
+    Acquire, Acquired, Coordinator, Dice, Error, Invalidate, Invalidated, Renew, Renewed, ReportValue, Reported,
 };
 use crate::config::{Policies, PolicySet};
 use crate::decision::{
@@ -17,7 +17,6 @@ use crate::decision::{
     ReportAnswer, Tag,
 };
 use crate::fanout::{Hub, HubLimits};
-use crate::metrics::Metrics;
 use crate::store::memory::{Limits, Memory};
 use crate::store::{Store, Target};
 
@@ -39,14 +38,13 @@ impl Replica {
             defaults: Arc::new(policy),
             ..PolicySet::default()
         };
-        Replica(Coordinator::new(Parts {
+        Replica(Coordinator::new(
             store,
-            policies: Policies::new(set),
+            Policies::new(set),
             hub,
-            dice: Dice::seeded(1),
-            metrics: Metrics::detached(),
+            Dice::seeded(1),
             max_waiters,
-        }))
+        ))
     }
 
     async fn ask(&self, request: Acquire) -> Acquired {

@@ -11,7 +11,6 @@
 //! price: while a client does not read, its acknowledgements are not read either. A client must not wait for an Ack to be written
 //! before it reads on, as with any bidirectional call.
 
-mod check;
 mod convert;
 mod refusal;
 
@@ -27,8 +26,9 @@ use tonic::Status;
 use crate::fanout::{Hub, Watching};
 use crate::proto::watch_request::Kind;
 use crate::proto::{Ack, Subscribe, WatchRequest, WatchResponse};
-pub use check::{MAX_NAMESPACES, MAX_PREFIXES};
 use refusal::Refusal;
+
+use super::convert::{Violations, check_ack, check_subscribe};
 
 /// So many requests are read between two events.
 const TURN: usize = 64;
@@ -96,7 +96,7 @@ where
 
     fn hear(&mut self, request: WatchRequest) -> Result<(), Status> {
         match (&self.stage, request.kind) {
-            (_, None) => Err(Refusal::one("kind", "is not set; set `subscribe` or `ack`").into()),
+            (_, None) => Err(Violations::one("kind", "is not set; set subscribe or ack").into()),
             (Stage::Opening(_), Some(Kind::Subscribe(subscribe))) => self.subscribe(subscribe),
             (Stage::Opening(_), Some(Kind::Ack(_))) => Err(Refusal::AckFirst.into()),
             (_, Some(Kind::Subscribe(_))) => Err(Refusal::SubscribedTwice.into()),
@@ -106,11 +106,11 @@ where
     }
 
     fn subscribe(&mut self, subscribe: Subscribe) -> Result<(), Status> {
-        check::subscribe(&subscribe)?;
+        check_subscribe(&subscribe)?;
         let watching = self
             .hub
             .watch(&convert::subscription(subscribe))
-            .map_err(Refusal::from)?;
+            .map_err(Refusal::Hub)?;
         self.stage = Stage::Live(Box::new(watching));
         Ok(())
     }
@@ -130,9 +130,9 @@ where
 }
 
 fn acknowledge(watching: &Watching, ack: &Ack) -> Result<(), Status> {
-    check::ack(ack)?;
+    check_ack(ack)?;
     let known = watching.acknowledge(&ack.cursor);
-    known.map_err(|bad| Refusal::one("ack.cursor", &format!("is {bad}")))?;
+    known.map_err(|bad| Violations::one("ack.cursor", format!("is {bad}")))?;
     for read in &ack.hits {
         watching.hit(&read.namespace, &read.key, u64::try_from(read.hits).unwrap_or(0));
     }
