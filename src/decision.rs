@@ -37,7 +37,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{Ask, Intent, TOKEN_AHEAD, acquire, granted, lease_length, tags_asked};
+pub use acquire::{Ask, Intent, TOKEN_AHEAD, acquire, facts, granted, instead, lease_length, tags_asked, trouble};
 pub use backoff::fan;
 pub use draw::{Draw, Purpose};
 pub use entry::{

@@ -12,7 +12,9 @@
 //! *Why an object-safe trait*: nothing above it is generic, so the coordinator compiles once and a test can put a faulty one
 //! between it and any store.
 
+mod clock;
 pub mod event;
+pub mod memory;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 
 use crate::decision::{Draft, Entry, Generations, Key, Mode, Seq, StoreTime, Tag, View};
 use crate::fanout::Feed;
+pub use clock::Clock;
 pub use event::{Event, Target};
 
 /// The answer of a store, to be awaited.
@@ -39,8 +42,8 @@ pub trait Store: Send + Sync + 'static {
     /// Makes everything with a tag, or a whole namespace, old. One number, one event.
     fn invalidate<'a>(&'a self, covering: Covering) -> Answer<'a, Invalidated>;
 
-    /// The live leases, of one namespace or of all: keys and their entries, in no order.
-    fn leases<'a>(&'a self, namespace: Option<&'a str>) -> Answer<'a, Vec<(Key, Arc<Entry>)>>;
+    /// The live leases, of one namespace or of all: in no order.
+    fn leases<'a>(&'a self, namespace: Option<&'a str>) -> Answer<'a, Vec<Arc<Snapshot>>>;
 
     /// How many entries and live leases each namespace has.
     fn census(&self) -> Answer<'_, Vec<Census>>;
@@ -70,15 +73,36 @@ impl Revision {
     pub const ABSENT: Revision = Revision(0);
 }
 
+/// A key as it was at one commit, never changed afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Which key.
+    pub key: Key,
+    /// The facts; an entry that does not exist is an empty one.
+    pub entry: Entry,
+    /// The value's bytes, where they were wanted and exist.
+    pub bytes: Option<Bytes>,
+    /// What a commit that relies on it expects.
+    pub revision: Revision,
+}
+
+impl Snapshot {
+    /// Of a key without an entry.
+    pub fn absent(key: &Key) -> Snapshot {
+        Snapshot {
+            key: key.clone(),
+            entry: Entry::default(),
+            bytes: None,
+            revision: Revision::ABSENT,
+        }
+    }
+}
+
 /// An entry as a store answered it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The facts; an entry that does not exist is an empty one.
-    pub entry: Arc<Entry>,
-    /// The value's bytes, where they were wanted and exist.
-    pub bytes: Option<Bytes>,
-    /// What a commit that relies on this load expects.
-    pub revision: Revision,
+    /// The entry and its bytes.
+    pub snapshot: Arc<Snapshot>,
     /// What bears on the entry from outside.
     pub generations: Generations,
     /// The store's time of the load.
@@ -89,7 +113,7 @@ impl Loaded {
     /// As a decision looks at it.
     pub fn view(&self) -> View<'_> {
         View {
-            entry: &self.entry,
+            entry: &self.snapshot.entry,
             generations: &self.generations,
             now: self.now,
         }
@@ -109,6 +133,8 @@ pub struct Commit {
     pub bytes: NewBytes,
     /// The store's time must not be before this.
     pub not_before: StoreTime,
+    /// The store's time must be before this.
+    pub until: StoreTime,
     /// The number taken must exceed this.
     pub above: Seq,
     /// No generation of these may be newer than the decision knew.
@@ -142,10 +168,11 @@ impl Commit {
     pub fn new(key: &Key, loaded: &Loaded, draft: Draft) -> Commit {
         Commit {
             key: key.clone(),
-            expected: loaded.revision,
+            expected: loaded.snapshot.revision,
             draft: Some(draft),
             bytes: NewBytes::Keep,
             not_before: StoreTime::ZERO,
+            until: StoreTime::NEVER,
             above: Seq::NONE,
             guard: None,
             events: Vec::new(),
@@ -175,9 +202,7 @@ pub enum Outcome {
 #[derive(Clone, Debug)]
 pub struct Committed {
     /// As written.
-    pub entry: Arc<Entry>,
-    /// Its stamp.
-    pub revision: Revision,
+    pub snapshot: Arc<Snapshot>,
     /// The number it took; none if it took none.
     pub number: Seq,
     /// The store's time of it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
-    LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, View, Wait, When, fan,
+    LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, Trouble, View, Wait, When, fan,
 };
 
 /// A question about a key.
@@ -59,6 +59,24 @@ pub const TOKEN_AHEAD: Duration = Duration::from_secs(24 * 3600);
 const SOONEST: Duration = Duration::from_millis(100);
 
 impl Ask {
+    /// A question with nothing special about it.
+    pub fn plain() -> Ask {
+        Ask {
+            holder: Arc::default(),
+            request_id: Arc::default(),
+            intent: Intent::Use,
+            accept_stale: true,
+            known_version: Seq::NONE,
+            omit_value: false,
+            lease_ttl: None,
+            min_token: Seq::NONE,
+            tags: None,
+            newer_than: Seq::NONE,
+            traceparent: None,
+            parked_on: None,
+        }
+    }
+
     /// Whether `min_token` is so far ahead that following it would run the sequence away from time.
     pub fn is_too_far_ahead(&self, now: StoreTime) -> bool {
         self.min_token.0 > now.after(TOKEN_AHEAD).0
@@ -135,6 +153,51 @@ pub fn granted(grant: &Grant, lease: &Lease, now: StoreTime, cost: Duration, pol
         planned: Expiry::upper_bound(policy, cost),
         max_value_bytes: policy.max_value_bytes,
     }))
+}
+
+/// The answer to a caller that could be granted the lease, but behind whom others have been waiting for longer: as if they had
+/// it already.
+pub fn instead(grant: Grant, draw: Draw) -> Answer {
+    match grant.fallback {
+        Some(hit) => Answer::Hit(hit),
+        None => Answer::Busy(Busy {
+            retry_after: fan(SOONEST, draw),
+            lease_remaining: Duration::ZERO,
+            cause: BusyCause::WaitElapsed,
+        }),
+    }
+}
+
+/// The facts of the value, for people: there is one while any band holds it, whoever asks.
+pub fn facts(view: &View<'_>, policy: &Policy) -> Option<Hit> {
+    let standing = view.standing()?;
+    let fresh = match standing.band(view.now) {
+        Band::Fresh => true,
+        Band::Stale | Band::StaleOnError => false,
+        Band::Absent(_) => return None,
+    };
+    let ask = Ask {
+        omit_value: true,
+        ..Ask::plain()
+    };
+    Some(hit(view, &standing, fresh, view.lease().is_some(), &ask, policy))
+}
+
+/// How the origin has been failing, while it is.
+pub fn trouble(view: &View<'_>, draw: Draw) -> Option<KeepOff> {
+    let at = view.retry_at()?;
+    view.entry
+        .trouble
+        .as_deref()
+        .map(|trouble| keep_off(trouble, at.since(view.now), draw))
+}
+
+fn keep_off(trouble: &Trouble, left: Duration, draw: Draw) -> KeepOff {
+    KeepOff {
+        retry_after: fan(left, draw).min(LONGEST),
+        failures: trouble.failures,
+        message: trouble.message.clone(),
+    }
 }
 
 /// A caller's own lease length, cut to what the policy allows.
@@ -276,11 +339,9 @@ impl Question<'_> {
             .view
             .retry_at()
             .map_or(Duration::ZERO, |at| at.since(self.view.now));
-        let trouble = self.view.entry.trouble.as_deref();
-        Answer::KeepOff(KeepOff {
-            retry_after: fan(left, self.draw).min(LONGEST),
-            failures: trouble.map_or(0, |trouble| trouble.failures),
-            message: trouble.map_or_else(|| "".into(), |trouble| trouble.message.clone()),
+        // Called where a pause is on, so there is always its reason.
+        self.view.entry.trouble.as_deref().map_or(Answer::Miss, |trouble| {
+            Answer::KeepOff(keep_off(trouble, left, self.draw))
         })
     }
 

@@ -1,7 +1,6 @@
 //! Names and numbers: keys, tags, sequence numbers and lease ids, each a type of its own so that they cannot be mixed up.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -11,11 +10,8 @@ pub type Tag = Arc<str>;
 /// A namespace and a key in it, in one shared allocation: it is cloned into flights, events and tables all the time.
 ///
 /// The namespace's alphabet has no `/`, so the first one parts the two.
-#[derive(Clone)]
-pub struct Key {
-    text: Arc<str>,
-    namespace: u8,
-}
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
 
 impl Key {
     /// A key of a namespace. The caller has checked both (`rpc::convert` does); a namespace is at most 64 bytes.
@@ -28,52 +24,27 @@ impl Key {
         text.push_str(namespace);
         text.push('/');
         text.push_str(key);
-        Key {
-            text: text.into(),
-            namespace: namespace.len() as u8,
-        }
+        Key(text.into())
     }
 
     /// The namespace.
     pub fn namespace(&self) -> &str {
-        &self.text[..usize::from(self.namespace)]
+        self.parts().0
     }
 
     /// The key within its namespace.
     pub fn name(&self) -> &str {
-        &self.text[usize::from(self.namespace) + 1..]
+        self.parts().1
     }
-}
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Key) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Key) -> std::cmp::Ordering {
-        self.text.cmp(&other.text)
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once('/').unwrap_or((&self.0, ""))
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0)
     }
 }
 

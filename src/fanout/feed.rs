@@ -4,9 +4,13 @@
 //! then looks for itself. Values never travel here, and a ring that is lost costs time, never truth.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
+use tokio::time::Instant;
 
+use super::filter::Filter;
+use super::log::{Bounds, Gap, Log, Logged, Position};
 use crate::decision::{Key, Seq, StoreTime};
 use crate::store::Event;
 
@@ -38,6 +42,28 @@ pub enum ResetReason {
     DegradedEnded,
 }
 
+impl ResetReason {
+    /// All of them.
+    pub const ALL: [ResetReason; 5] = [
+        ResetReason::UnknownCursor,
+        ResetReason::CursorTooOld,
+        ResetReason::SlowConsumer,
+        ResetReason::LogLost,
+        ResetReason::DegradedEnded,
+    ];
+
+    /// Its name in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ResetReason::UnknownCursor => "unknown_cursor",
+            ResetReason::CursorTooOld => "cursor_too_old",
+            ResetReason::SlowConsumer => "slow_consumer",
+            ResetReason::LogLost => "log_lost",
+            ResetReason::DegradedEnded => "degraded_ended",
+        }
+    }
+}
+
 /// Who wants to be woken. Called while a commit returns: it must not block.
 pub trait Listener: Send + Sync + 'static {
     /// Something about a key changed that somebody waits for.
@@ -50,24 +76,36 @@ pub trait Listener: Send + Sync + 'static {
 
 /// A store's log and its rings.
 pub struct Feed {
+    id: u64,
     listeners: RwLock<Vec<Arc<dyn Listener>>>,
-    log: Mutex<Vec<Record>>,
+    log: RwLock<Log>,
+    /// The log's head, to see without its lock that there is nothing new.
+    head: AtomicU64,
+    wants_refreshed: AtomicBool,
 }
 
 /// What a commit put into the log, to be announced once the commit's locks are released.
 #[must_use = "listeners hear of it only when it is announced"]
 pub struct Appended {
-    /// The position of the last record.
+    /// The position of the last record; where the log stood if there is none.
     pub position: u64,
-    records: Vec<Record>,
+    records: Vec<Arc<Logged>>,
 }
 
 impl Feed {
-    /// An empty one.
+    /// An empty one, with the default bounds.
     pub fn new() -> Arc<Feed> {
+        Feed::bounded(Bounds::default())
+    }
+
+    /// An empty one. Its log has an identity of its own: cursors of another feed do not fit.
+    pub fn bounded(bounds: Bounds) -> Arc<Feed> {
         Arc::new(Feed {
+            id: rand::random(),
             listeners: RwLock::default(),
-            log: Mutex::default(),
+            log: RwLock::new(Log::new(bounds)),
+            head: AtomicU64::new(0),
+            wants_refreshed: AtomicBool::new(false),
         })
     }
 
@@ -76,32 +114,46 @@ impl Feed {
         self.listeners.write().push(listener);
     }
 
+    /// Whether anybody reads `Refreshed` events. While nobody does they need not even be made; [`Feed::append`] drops them.
+    pub fn wants_refreshed(&self) -> bool {
+        self.wants_refreshed.load(Ordering::Acquire)
+    }
+
     /// Puts the events of one commit into the log. Called inside the critical section of the commit, so that the log has the
     /// order of the commits.
     pub fn append(&self, number: Seq, at: StoreTime, events: Vec<Event>) -> Appended {
-        let mut log = self.log.lock();
+        let wanted = |event: &Event| self.wants_refreshed() || !matches!(event, Event::Refreshed { .. });
+        if !events.iter().any(wanted) {
+            return Appended {
+                position: self.head(),
+                records: Vec::new(),
+            };
+        }
+        let now = Instant::now();
         let mut records = Vec::with_capacity(events.len());
+        let mut log = self.log.write();
         for event in events {
-            let record = Record {
-                position: log.len() as u64 + 1,
+            records.extend(log.push(now, event, |position, event| Record {
+                position,
                 number,
                 at,
                 event,
-            };
-            log.push(record.clone());
-            records.push(record);
+            }));
         }
         Appended {
-            position: log.len() as u64,
+            position: self.publish(&log),
             records,
         }
     }
 
     /// Tells the listeners.
     pub fn announce(&self, appended: &Appended) {
+        if appended.records.is_empty() {
+            return;
+        }
         let listeners = self.listeners.read();
-        for record in &appended.records {
-            listeners.iter().for_each(|listener| listener.logged(record));
+        for logged in &appended.records {
+            listeners.iter().for_each(|listener| listener.logged(&logged.record));
         }
     }
 
@@ -110,8 +162,59 @@ impl Feed {
         self.listeners.read().iter().for_each(|listener| listener.rung(key));
     }
 
-    /// Tells the listeners that the log cannot be continued.
+    /// The log cannot be continued: no position from before can be read on from, and the listeners are told. The log itself keeps
+    /// the reason, so a watcher that is away at this moment gets its reset when it comes back.
     pub fn reset(&self, reason: ResetReason) {
+        {
+            let mut log = self.log.write();
+            log.fence(reason);
+            self.publish(&log);
+        }
         self.listeners.read().iter().for_each(|listener| listener.reset(reason));
+    }
+
+    /// Which log it is; part of every cursor.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where the log stands. A reader at this position has missed nothing, not even a reset.
+    pub(super) fn head(&self) -> u64 {
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// The same with its epoch.
+    pub(super) fn position(&self) -> Position {
+        self.log.read().head()
+    }
+
+    /// See [`Log::read`].
+    pub(super) fn read(
+        &self,
+        from: Position,
+        filter: &Filter,
+        take: impl FnMut(&Arc<Logged>) -> bool,
+    ) -> Result<Position, Gap> {
+        self.log.read().read(from, filter, take)
+    }
+
+    /// One more subscriber wants `Refreshed`.
+    pub(super) fn want_refreshed(&self) {
+        let mut log = self.log.write();
+        log.want_refreshed();
+        self.publish(&log);
+    }
+
+    /// One fewer does.
+    pub(super) fn unwant_refreshed(&self) {
+        self.log.write().unwant_refreshed(Instant::now());
+    }
+
+    /// Shows without the lock what the log has come to. Called with it held.
+    fn publish(&self, log: &Log) -> u64 {
+        let head = log.head().at;
+        self.head.store(head, Ordering::Release);
+        self.wants_refreshed.store(log.wants_refreshed(), Ordering::Release);
+        head
     }
 }
