@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
 
 mod bare;
 mod calls;
@@ -27,6 +28,7 @@ mod memory;
 mod report;
 mod side;
 mod stats;
+mod unit;
 mod usage;
 mod wire;
 
@@ -50,67 +52,73 @@ pub struct Args {
     case: Vec<Case>,
 
     /// Measure this server (HOST:PORT) instead of starting one; (f) and (g) are left out.
-    #[arg(long, value_name = "ADDR", value_parser = server_address)]
+    #[arg(long, value_name = "ADDR", value_parser = server_address, help_heading = "Server")]
     server: Option<String>,
 
     /// Print one JSON document instead of tables.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 
     /// Exit with 3 if a target is missed.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     check: bool,
 
     /// Interleaved pairs of runs (drover, bare, drover, bare …) of each case.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Load")]
     pairs: u32,
 
     /// Calls a run in (a), (b) and (g).
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..))]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..), help_heading = "Load")]
     calls: u64,
 
     /// A run in (a), (b) and (g) ends after this time, whatever it has reached.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = humantime::parse_duration, help_heading = "Load")]
     max_time: Duration,
 
     /// Connections in (a), (b) and (g).
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive, help_heading = "Load")]
     connections: usize,
 
     /// Calls in flight on each of these connections.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = positive, help_heading = "Load")]
     concurrency: usize,
 
     /// Bytes of a value, at most 3 MiB. Small values are the hard case: nothing hides the fixed cost of a call.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=3 << 20))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=3 << 20), help_heading = "Load")]
     value_bytes: u32,
 
     /// Idle entries in (f), and the large population in (g).
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10_000..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10_000..=100_000_000), help_heading = "Load")]
     keys: u64,
 
     /// Callers parked on one key in (c) and (f).
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = positive, help_heading = "Load")]
     waiters: usize,
 
     /// Watchers in (e).
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = positive, help_heading = "Load")]
     watchers: usize,
 
     /// Connections that the waiters and the watchers share.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = positive, help_heading = "Load")]
     herd_connections: usize,
 
     /// Namespace that the keys are in; with --server, one that may be written to.
-    #[arg(long, value_name = "NAME", default_value = "bench")]
+    #[arg(long, value_name = "NAME", default_value = "bench", help_heading = "Server")]
     namespace: String,
 
     /// Worker threads of each server [default: one a core].
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Server")]
     workers: Option<usize>,
 
     /// A further argument for `drover serve`; may be repeated: --serve-arg=--config --serve-arg=FILE.
-    #[arg(long, value_name = "ARG", allow_hyphen_values = true, conflicts_with = "server")]
+    #[arg(
+        long,
+        value_name = "ARG",
+        allow_hyphen_values = true,
+        conflicts_with = "server",
+        help_heading = "Server"
+    )]
     serve_arg: Vec<String>,
 
     /// Be the bare server: print the address, serve until standard input closes.
@@ -182,7 +190,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let report = tokio::select! {
         report = measure(&args) => report?,
-        _ = tokio::signal::ctrl_c() => bail!("interrupted; nothing is reported"),
+        stopped = told_to_stop() => stopped?,
     };
     if args.json {
         anstream::println!("{}", serde_json::to_string_pretty(&report)?);
@@ -197,15 +205,25 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Ends, with an error, on SIGINT and SIGTERM: so the servers that were started are ended too.
+async fn told_to_stop<T>() -> anyhow::Result<T> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+        _ = terminate.recv() => {}
+    }
+    bail!("stopped before the end")
+}
+
 async fn measure(args: &Args) -> anyhow::Result<Report> {
     let bench = Bench::new(args.clone());
-    let mut report = Report::new(bench.settings());
+    let (mut report, cases) = (Report::new(bench.settings()), bench.cases()?);
     if !args.json {
         anstream::print!("{}", report.heading());
     }
     // (f) fills a server that (g) then uses: the filling takes longer than both.
     let mut filled = None;
-    for case in bench.cases()? {
+    for case in cases {
         let measured = match case {
             Case::A => calls::fresh(&bench).await,
             Case::B => calls::rebuilds(&bench).await,
@@ -305,6 +323,18 @@ impl Bench {
         }
     }
 
+    /// A fresh process with room for `--keys` entries, whatever their size.
+    async fn roomy_drover(&self) -> anyhow::Result<Side> {
+        let entry = (self.caller.key_bytes() + self.caller.value_bytes() + 1024) as u64;
+        let memory = (self.args.keys * entry).div_ceil(1 << 20) + 256;
+        let mut arguments = vec![
+            format!("--max-entries={}", self.args.keys + self.args.keys / 4),
+            format!("--max-memory={memory}MiB"),
+        ];
+        arguments.extend_from_slice(&self.args.serve_arg);
+        Side::drover(self.workers, &arguments).await
+    }
+
     /// What it is compared with; nothing beside a server that runs elsewhere.
     async fn bare(&self) -> anyhow::Result<Option<Side>> {
         match self.args.server {
@@ -331,5 +361,72 @@ impl Bench {
         }
         bar.set_prefix(title.to_owned());
         bar
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn bench(line: &str) -> Result<Bench, clap::Error> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| Bench::new(line.args))
+    }
+
+    fn letters(line: &str) -> anyhow::Result<String> {
+        Ok(bench(line)?.cases()?.into_iter().map(Case::letter).collect())
+    }
+
+    #[test]
+    fn cases_run_once_each_and_in_order() -> anyhow::Result<()> {
+        assert_eq!(letters("")?, "abcdefg");
+        assert_eq!(letters("--case d,a --case a")?, "ad");
+        assert_eq!(letters("--case all,c")?, "abcdefg");
+        Ok(())
+    }
+
+    #[test]
+    fn a_server_elsewhere_is_not_asked_for_its_memory() -> anyhow::Result<()> {
+        assert_eq!(letters("--server 10.0.0.7:7117")?, "abcde");
+        let refused = letters("--server 10.0.0.7:7117 --case g").map_err(|error| error.to_string());
+        assert_eq!(
+            refused,
+            Err("case (g) reads the server's own process: leave out --server".to_owned())
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn an_address_needs_host_and_port() {
+        assert_eq!(
+            server_address("http://localhost:7117/"),
+            Ok("localhost:7117".to_owned())
+        );
+        assert_eq!(server_address("[::1]:7117"), Ok("[::1]:7117".to_owned()));
+        for wrong in ["localhost", ":7117", "localhost:0", "localhost:70000", ""] {
+            assert!(server_address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        for wrong in [
+            "--pairs 0",
+            "--calls 99",
+            "--connections 0",
+            "--value-bytes 3145729",
+            "--keys 5",
+            "--waiters x",
+        ] {
+            assert!(bench(wrong).is_err(), "{wrong}");
+        }
+        assert!(bench("--pairs 1 --calls 100 --value-bytes 3145728 --keys 10000").is_ok());
     }
 }

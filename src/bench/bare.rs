@@ -184,15 +184,23 @@ pub async fn serve_until_input_closes(address: SocketAddr) -> anyhow::Result<()>
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         drop(closed);
     });
+    let serving = serve(incoming);
+    tokio::select! {
+        served = serving => served,
+        _ = input => Ok(()),
+    }
+}
+
+async fn serve(incoming: TcpIncoming) -> anyhow::Result<()> {
     let bare = Bare {
         zeros: Bytes::from(vec![0; LARGEST]),
         events: broadcast::Sender::new(BACKLOG),
     };
-    let serving = Server::builder().add_service(bare).serve_with_incoming(incoming);
-    tokio::select! {
-        served = serving => served.context("the bare server failed"),
-        _ = input => Ok(()),
-    }
+    Server::builder()
+        .add_service(bare)
+        .serve_with_incoming(incoming)
+        .await
+        .context("the bare server failed")
 }
 
 /// Calls the bare service over one channel.
@@ -296,5 +304,36 @@ mod tests {
             .len(),
             16
         );
+    }
+
+    /// A server on a free port and a client of it.
+    async fn served() -> anyhow::Result<(tokio::task::JoinHandle<anyhow::Result<()>>, Client)> {
+        let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let address = incoming.local_addr()?;
+        let server = tokio::spawn(serve(incoming));
+        let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"))?
+            .connect()
+            .await?;
+        Ok((server, Client::new(channel)))
+    }
+
+    #[tokio::test]
+    async fn an_echo_is_as_long_as_it_was_asked_to_be() -> anyhow::Result<()> {
+        let (server, mut client) = served().await?;
+        assert_eq!(client.echo(Ask::sized(64, 113, 0)).await?.encoded_len(), 113);
+        server.abort();
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_is_published_reaches_whoever_had_subscribed() -> anyhow::Result<()> {
+        let (server, mut client) = served().await?;
+        let mut streams = [client.subscribe().await?, client.subscribe().await?];
+        assert_eq!(client.publish(Ask::sized(31, 0, 84)).await?.encoded_len(), 0);
+        for stream in &mut streams {
+            assert_eq!(stream.message().await?.map(|event| event.encoded_len()), Some(84));
+        }
+        server.abort();
+        Ok(())
     }
 }

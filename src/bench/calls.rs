@@ -18,9 +18,10 @@ use super::bare::Ask;
 use super::lane::{Keys, Lane, Work, populate};
 use super::load::{Load, Shape};
 use super::memory::{Filled, filled};
-use super::report::{CaseReport, Figure, Target, Unit};
+use super::report::{CaseReport, Figure, Target};
 use super::side::Side;
 use super::stats::Pair;
+use super::unit::Unit;
 use super::wire::Exchange;
 
 /// A call may cost so many bare calls.
@@ -30,7 +31,7 @@ const GROWTH: Target = Target::AtMost(1.10);
 /// Keys of (a), and the small population of (g).
 const FEW: u64 = 1_000;
 /// Slices of a run. Even: every server is first as often as last.
-const SLICES: u64 = 4;
+const SLICES: u64 = 8;
 
 /// Case (a).
 pub async fn fresh(bench: &Bench) -> anyhow::Result<CaseReport> {

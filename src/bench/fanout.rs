@@ -16,9 +16,10 @@ use tonic::transport::Channel;
 use super::Bench;
 use super::bare::{self, Ask};
 use super::load::explained;
-use super::report::{CaseReport, Figure, Target, Unit};
+use super::report::{CaseReport, Figure, Target};
 use super::side::Side;
 use super::stats::{Pair, spread};
+use super::unit::Unit;
 use super::wire::{Coordinator, Exchange};
 use crate::proto::watch_response::Event;
 
@@ -160,35 +161,33 @@ impl Crowd {
         }
     }
 
-    /// `rounds` invalidations, one after the other; `kept` is told the sizes of a call.
-    async fn invalidations(&mut self, bench: &Bench, rounds: u64, run: u64) -> anyhow::Result<(Delivered, Exchange)> {
-        let (mut times, mut exchange) = (Vec::new(), Exchange { request: 0, answer: 0 });
-        for round in 0..rounds {
-            let request = bench.caller.invalidate(bench.caller.key('e', run * ROUNDS + round));
-            let mut client = Coordinator::new(self.control.clone());
-            let exchange = &mut exchange;
-            let cause = async move {
-                let answer = client
-                    .invalidate(request.clone())
-                    .await
-                    .map_err(explained)?
-                    .into_inner();
-                *exchange = Exchange::of(&request, &answer);
-                Ok(())
-            };
-            times.push(self.round(cause).await?);
-        }
-        Ok((Delivered::of(&times, self.watching.len())?, exchange))
+    /// Invalidates one key: how long the last watcher waited, and the sizes of the call.
+    async fn invalidation(&mut self, bench: &Bench, number: u64) -> anyhow::Result<(Duration, Exchange)> {
+        let request = bench.caller.invalidate(bench.caller.key('e', number));
+        let mut client = Coordinator::new(self.control.clone());
+        let mut exchange = Exchange {
+            request: request.encoded_len(),
+            answer: 0,
+        };
+        let answered = &mut exchange.answer;
+        let cause = async move {
+            *answered = client
+                .invalidate(request)
+                .await
+                .map_err(explained)?
+                .into_inner()
+                .encoded_len();
+            Ok(())
+        };
+        let took = self.round(cause).await?;
+        Ok((took, exchange))
     }
 
-    async fn broadcasts(&mut self, rounds: u64, ask: &Ask) -> anyhow::Result<Delivered> {
-        let mut times = Vec::new();
-        for _ in 0..rounds {
-            let (mut client, ask) = (bare::Client::new(self.control.clone()), ask.clone());
-            let cause = async move { client.publish(ask).await.map(drop).map_err(explained) };
-            times.push(self.round(cause).await?);
-        }
-        Delivered::of(&times, self.watching.len())
+    /// The same of the bare server.
+    async fn broadcast(&mut self, ask: &Ask) -> anyhow::Result<Duration> {
+        let (mut client, ask) = (bare::Client::new(self.control.clone()), ask.clone());
+        self.round(async move { client.publish(ask).await.map(drop).map_err(explained) })
+            .await
     }
 }
 
@@ -224,38 +223,42 @@ fn why_ended(ended: Option<Result<anyhow::Result<()>, tokio::task::JoinError>>) 
 pub async fn invalidation(bench: &Bench) -> anyhow::Result<CaseReport> {
     let (drover, bare) = (bench.drover().await?, bench.bare().await?);
     let mut watchers = Crowd::of_drover(bench, &drover).await?;
-    let (_, exchange) = watchers.invalidations(bench, ROUNDS, 0).await?;
-    let event = watchers.arrivals.size.load(Ordering::Relaxed);
-    let ask = Ask::sized(exchange.request, exchange.answer, event);
     let mut subscribers = match &bare {
         Some(side) => Some(Crowd::of_bare(bench, side).await?),
         None => None,
     };
-    if let Some(crowd) = &mut subscribers {
-        crowd.broadcasts(ROUNDS, &ask).await?;
-    }
-    let (mut rates, mut times) = (Vec::new(), Vec::new());
-    let progress = bench.progress("(e) one event to all", 2 * u64::from(bench.args.pairs));
-    for run in 1..=u64::from(bench.args.pairs) {
-        let (told, _) = watchers.invalidations(bench, ROUNDS, run).await?;
-        progress.inc(1);
-        let heard = match &mut subscribers {
-            Some(crowd) => Some(crowd.broadcasts(ROUNDS, &ask).await?),
-            None => None,
-        };
-        progress.inc(1);
-        rates.push(Pair {
-            drover: told.events_per_second,
-            bare: heard.map(|heard| heard.events_per_second),
-        });
-        times.push(Pair {
-            drover: told.last,
-            bare: heard.map(|heard| heard.last),
-        });
+    let (_, exchange) = watchers.invalidation(bench, 0).await?;
+    let event = watchers.arrivals.size.load(Ordering::Relaxed);
+    let ask = Ask::sized(exchange.request, exchange.answer, event);
+    let (mut rates, mut lasts, mut number) = (Vec::new(), Vec::new(), 0);
+    let progress = bench.progress("(e) one event to all", (u64::from(bench.args.pairs) + 1) * ROUNDS);
+    for run in 0..=bench.args.pairs {
+        let (mut told, mut heard) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            number += 1;
+            told.push(watchers.invalidation(bench, number).await?.0);
+            if let Some(crowd) = &mut subscribers {
+                heard.push(crowd.broadcast(&ask).await?);
+            }
+            progress.inc(1);
+        }
+        // The first run only warms up.
+        if run > 0 {
+            let (told, heard) = (
+                Delivered::of(&told, bench.args.watchers)?,
+                Delivered::of(&heard, bench.args.watchers).ok(),
+            );
+            let pair = |number: fn(&Delivered) -> f64| Pair {
+                drover: number(&told),
+                bare: heard.as_ref().map(number),
+            };
+            rates.push(pair(|delivered| delivered.events_per_second));
+            lasts.push(pair(|delivered| delivered.last));
+        }
     }
     progress.finish_and_clear();
-    let count = Unit::Count.shown(bench.args.watchers as f64);
-    let over = Unit::Count.shown(bench.args.herd_connections as f64);
+    let shown = |count: usize| Unit::Count.shown(count as f64);
+    let (count, over) = (shown(bench.args.watchers), shown(bench.args.herd_connections));
     let mut report = CaseReport::new(
         'e',
         &format!("one invalidation to {count} watchers over {over} connections"),
@@ -267,11 +270,11 @@ pub async fn invalidation(bench: &Bench) -> anyhow::Result<CaseReport> {
     report.figures.push(Figure::new(
         "until the last watcher has it",
         Unit::Nanoseconds,
-        times,
+        lasts,
         None,
     )?);
     report.notes.push(format!(
-        "{ROUNDS} invalidations a run, each when the last was delivered; an event is {event} B"
+        "an event is {event} B; {ROUNDS} a run, each sent when the last one has reached everybody"
     ));
     Ok(report)
 }

@@ -6,9 +6,10 @@
 use super::Bench;
 use super::herd::Herd;
 use super::lane::populate;
-use super::report::{CaseReport, Figure, Target, Unit};
+use super::report::{CaseReport, Figure, Target};
 use super::side::Side;
 use super::stats::Pair;
+use super::unit::Unit;
 use super::wire::Coordinator;
 
 /// Bytes of an idle entry beside its key and value.
@@ -36,7 +37,7 @@ pub async fn filled<'a>(bench: &Bench, slot: &'a mut Option<Filled>) -> anyhow::
 }
 
 async fn fill(bench: &Bench) -> anyhow::Result<Filled> {
-    let (side, keys) = (bench.drover().await?, bench.args.keys);
+    let (side, keys) = (bench.roomy_drover().await?, bench.args.keys);
     populate(bench, &side, 't', TASTE, &indicatif::ProgressBar::hidden()).await?;
     let before = side.resident_at_rest().await?;
     populate(bench, &side, 'k', keys, &bench.progress("filling", keys)).await?;

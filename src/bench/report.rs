@@ -11,28 +11,15 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::stats::{Pair, Spread, spread};
+use super::unit::Unit;
 use super::wire::Exchange;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const MET: Style = AnsiColor::Green.on_default();
 const MISSED: Style = AnsiColor::Red.on_default().bold();
-
-/// What a number counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Nanoseconds, shown in what reads best.
-    Nanoseconds,
-    /// Bytes.
-    Bytes,
-    /// So many a second.
-    PerSecond,
-    /// Things.
-    Count,
-    /// So many times another figure.
-    Times,
-}
+/// Pairs of one figure that are shown side by side.
+const PAIRS_A_LINE: usize = 3;
 
 /// What must be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -112,7 +99,8 @@ impl Figure {
             self.ratio
                 .map_or_else(String::new, |ratio| format!("{:.2}", ratio.median)),
             range,
-            self.target.map_or_else(String::new, |target| target.shown(self.unit)),
+            self.decided()
+                .map_or_else(String::new, |target| target.shown(self.unit)),
             match self.met {
                 Some(true) => "✓".to_owned(),
                 Some(false) => "✗".to_owned(),
@@ -121,16 +109,23 @@ impl Figure {
         ]
     }
 
-    /// Every pair, in the order in which they were run.
+    /// The target, where there is something to compare with.
+    fn decided(&self) -> Option<Target> {
+        self.target.filter(|_| self.met.is_some())
+    }
+
+    /// Every pair, in the order in which they were run, some to a line.
     fn pairs(&self) -> String {
         let shown = self.pairs.iter().map(|pair| {
             let drover = self.unit.shown(pair.drover);
             match pair.bare.zip(pair.ratio()) {
-                Some((bare, ratio)) => format!("{drover} : {bare} = {ratio:.2}", bare = self.unit.shown(bare)),
+                Some((bare, ratio)) => format!("{drover} : {} = {ratio:.2}", self.unit.shown(bare)),
                 None => drover,
             }
         });
-        shown.collect::<Vec<_>>().join("   ")
+        let shown: Vec<String> = shown.collect();
+        let lines = shown.chunks(PAIRS_A_LINE).map(|line| line.join("   "));
+        lines.collect::<Vec<_>>().join("\n      ")
     }
 }
 
@@ -155,43 +150,6 @@ impl Target {
             Self::Exactly(number) => format!("= {}", unit.shown(number)),
         }
     }
-}
-
-impl Unit {
-    /// Three digits and the unit.
-    pub fn shown(self, number: f64) -> String {
-        match self {
-            Self::Nanoseconds if number < 1e3 => format!("{number:.0} ns"),
-            Self::Nanoseconds if number < 1e6 => format!("{} µs", three_digits(number / 1e3)),
-            Self::Nanoseconds if number < 1e9 => format!("{} ms", three_digits(number / 1e6)),
-            Self::Nanoseconds => format!("{} s", three_digits(number / 1e9)),
-            Self::Bytes => format!("{} B", grouped(number)),
-            Self::PerSecond => format!("{} /s", grouped(number)),
-            Self::Count => grouped(number),
-            Self::Times => format!("{number:.2} ×"),
-        }
-    }
-}
-
-fn three_digits(number: f64) -> String {
-    match number {
-        small if small < 9.995 => format!("{small:.2}"),
-        middle if middle < 99.95 => format!("{middle:.1}"),
-        large => format!("{large:.0}"),
-    }
-}
-
-/// A whole number with commas.
-fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut shown = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    if number < -0.5 { format!("-{shown}") } else { shown }
 }
 
 /// How the bench was run.
@@ -290,9 +248,14 @@ impl CaseReport {
         for figure in self
             .figures
             .iter()
-            .filter(|figure| figure.target.is_some() && figure.pairs.len() > 1)
+            .filter(|figure| figure.decided().is_some() && figure.pairs.len() > 1)
         {
-            let _ = writeln!(text, "    {DIM}each pair, {}: {}{DIM:#}", figure.name, figure.pairs());
+            let _ = writeln!(
+                text,
+                "    {DIM}each run, {}:\n      {}{DIM:#}",
+                figure.name,
+                figure.pairs()
+            );
         }
         for note in &self.notes {
             let _ = writeln!(text, "    {DIM}{note}{DIM:#}");
@@ -329,7 +292,10 @@ impl Report {
             Some(address) => format!("the server on {address}"),
             None => format!("drover against a bare tonic server, {workers} worker threads each"),
         };
-        let (calls, value_bytes) = (grouped(*calls as f64), grouped(f64::from(*value_bytes)));
+        let (calls, value_bytes) = (
+            Unit::Count.shown(*calls as f64),
+            Unit::Count.shown(f64::from(*value_bytes)),
+        );
         format!(
             "{BOLD}drover bench{BOLD:#}: {against}, {cores} cores shared with the load generator\n{DIM}{pairs} interleaved \
              pairs of {calls} calls over {connections} connections × {concurrency} in flight, values of {value_bytes} \
@@ -350,8 +316,8 @@ impl Report {
             return String::new();
         }
         let verdict = match self.missed() {
-            0 => format!("{MET}all {} targets are met{MET:#}", rows.len()),
-            missed => format!("{MISSED}{missed} of {} targets are missed{MISSED:#}", rows.len()),
+            0 => format!("{MET}every target is met{MET:#}"),
+            missed => format!("{MISSED}{missed} of {} missed{MISSED:#}", rows.len()),
         };
         let table = aligned(&["", "drover", "bare", "ratio", "target", ""], &rows);
         format!("\n{BOLD}Targets{BOLD:#}\n{table}\n{verdict}\n")
@@ -471,25 +437,6 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shown_with_three_digits_or_commas() {
-        let time = |nanos| Unit::Nanoseconds.shown(nanos);
-        assert_eq!(
-            [time(950.0), time(14_230.0), time(999_500.0)],
-            ["950 ns", "14.2 µs", "1000 µs"]
-        );
-        assert_eq!(
-            [time(1_234_000.0), time(99_960_000.0), time(2.5e9)],
-            ["1.23 ms", "100 ms", "2.50 s"]
-        );
-        assert_eq!(Unit::PerSecond.shown(71_234.4), "71,234 /s");
-        assert_eq!(Unit::Bytes.shown(300.0), "300 B");
-        assert_eq!(
-            [grouped(1_000_000.0), grouped(-1_234.0), grouped(0.0)],
-            ["1,000,000", "-1,234", "0"]
-        );
-    }
-
-    #[test]
     fn columns_are_aligned_and_empty_ones_left_out() {
         let rows = [["CPU", "14.2 µs", "", "✓"], ["calls a second", "9 /s", "", ""]].map(|row| row.map(str::to_owned));
         let plain = anstream::adapter::strip_str(&aligned(&["", "drover", "bare", ""], &rows)).to_string();
@@ -521,7 +468,7 @@ mod tests {
         case.figures.push(figure(&[(2.0, 1.0)], Target::RatioAtMost(1.25))?);
         report.cases.push(case);
         assert_eq!(report.missed(), 1);
-        assert!(report.summary().contains("1 of 2 targets are missed"));
+        assert!(report.summary().contains("1 of 2 missed"));
         Ok(())
     }
 }

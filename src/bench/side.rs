@@ -129,7 +129,12 @@ impl Process {
         arguments: impl Iterator<Item = &'a str>,
         workers: usize,
     ) -> anyhow::Result<(Self, mpsc::Receiver<String>)> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        // What is measured shall not depend on whose shell it is measured in.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"DROVER_")) {
+            command.env_remove(name);
+        }
+        let mut child = command
             .args(arguments)
             .env("TOKIO_WORKER_THREADS", workers.to_string())
             .stdin(Stdio::piped())
