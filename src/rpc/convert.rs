@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use acquire::{acquire, acquired};
 pub use admin::{check_hot_keys, describe, described, lease_page, leases, namespace_page, namespaces};
-pub use answer::{expiry, length};
+pub use answer::{expiry, length, number};
 pub use check::{
     MAX_CURSOR, MAX_HOLDER, MAX_KEY, MAX_LEASE_ID, MAX_NAMESPACE, MAX_REQUEST_ID, MAX_TAG, MAX_VIOLATIONS, Violation,
     Violations,
@@ -42,7 +42,9 @@ pub use check::{
 pub use invalidate::{MAX_REASON, MAX_TARGETS, invalidate, invalidated};
 pub use page::{LeasePage, NamespacePage};
 pub use report::{MAX_LOCATOR, MAX_MESSAGE, lost_reason, renew, renewed, report, reported};
-pub use stream::{MAX_SCHEDULED, MAX_SCHEDULED_BYTES, check_ack, check_schedule, check_subscribe};
+pub use stream::{
+    MAX_NAMESPACES, MAX_PREFIXES, MAX_SCHEDULED, MAX_SCHEDULED_BYTES, check_ack, check_schedule, check_subscribe,
+};
 
 pub(in crate::rpc) use check::Check;
 

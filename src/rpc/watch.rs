@@ -11,9 +11,7 @@
 //! price: while a client does not read, its acknowledgements are not read either. A client must not wait for an Ack to be written
 //! before it reads on, as with any bidirectional call.
 
-mod check;
 mod convert;
-mod refusal;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,16 +22,23 @@ use futures_util::Stream;
 use tokio::time::sleep;
 use tonic::Status;
 
-use crate::fanout::{Hub, Watching};
+use crate::coordinator::Error;
+use crate::fanout::{Hub, Refused, Watching};
 use crate::proto::watch_request::Kind;
 use crate::proto::{Ack, Subscribe, WatchRequest, WatchResponse};
-pub use check::{MAX_NAMESPACES, MAX_PREFIXES};
-use refusal::Refusal;
+use crate::rpc::convert::{Violations, check_ack, check_subscribe};
+use crate::rpc::status;
 
 /// So many requests are read between two events.
 const TURN: usize = 64;
 /// A stream on which no Subscribe comes ends after this.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So long a caller stays away from a replica that has too many watchers; others may have room.
+const OVERLOAD_RETRY: Duration = Duration::from_secs(5);
+
+const NO_SUBSCRIBE: &str = "no subscribe came; send it as the first message of the stream, and acknowledge after it";
+const SUBSCRIBED_TWICE: &str = "a second subscribe came; open another stream for it";
 
 /// Answers one call of `Watch`. The stream ends with an error if the client breaks the protocol; dropping it unsubscribes.
 pub fn watch<R>(hub: &Arc<Hub>, requests: R) -> Watch<R>
@@ -43,8 +48,8 @@ where
     let (patience, stopping) = (sleep(PATIENCE), hub.stopping());
     let give_up = async move {
         tokio::select! {
-            () = patience => Refusal::NoSubscribe,
-            () = stopping => Refusal::Draining,
+            () = patience => status::stream_protocol(NO_SUBSCRIBE),
+            () = stopping => status::draining(),
         }
     };
     Watch {
@@ -64,7 +69,7 @@ pub struct Watch<R> {
 
 enum Stage {
     /// Nothing came yet; the future ends when it is no use waiting.
-    Opening(Pin<Box<dyn Future<Output = Refusal> + Send>>),
+    Opening(Pin<Box<dyn Future<Output = Status> + Send>>),
     Live(Box<Watching>),
     Ended,
 }
@@ -84,7 +89,7 @@ where
                 Poll::Ready(None) => {
                     self.requests = None;
                     if matches!(self.stage, Stage::Opening(_)) {
-                        return Err(Refusal::NoSubscribe.into());
+                        return Err(status::stream_protocol(NO_SUBSCRIBE));
                     }
                 }
                 Poll::Pending => return Ok(()),
@@ -96,21 +101,18 @@ where
 
     fn hear(&mut self, request: WatchRequest) -> Result<(), Status> {
         match (&self.stage, request.kind) {
-            (_, None) => Err(Refusal::one("kind", "is not set; set `subscribe` or `ack`").into()),
+            (_, None) => Err(Violations::one("kind", "is not set; set subscribe or ack").into()),
             (Stage::Opening(_), Some(Kind::Subscribe(subscribe))) => self.subscribe(subscribe),
-            (Stage::Opening(_), Some(Kind::Ack(_))) => Err(Refusal::AckFirst.into()),
-            (_, Some(Kind::Subscribe(_))) => Err(Refusal::SubscribedTwice.into()),
+            (Stage::Opening(_), Some(Kind::Ack(_))) => Err(status::stream_protocol(NO_SUBSCRIBE)),
+            (_, Some(Kind::Subscribe(_))) => Err(status::stream_protocol(SUBSCRIBED_TWICE)),
             (Stage::Live(watching), Some(Kind::Ack(ack))) => acknowledge(watching, &ack),
             (Stage::Ended, Some(Kind::Ack(_))) => Ok(()),
         }
     }
 
     fn subscribe(&mut self, subscribe: Subscribe) -> Result<(), Status> {
-        check::subscribe(&subscribe)?;
-        let watching = self
-            .hub
-            .watch(&convert::subscription(subscribe))
-            .map_err(Refusal::from)?;
+        check_subscribe(&subscribe)?;
+        let watching = self.hub.watch(&convert::subscription(subscribe)).map_err(refused)?;
         self.stage = Stage::Live(Box::new(watching));
         Ok(())
     }
@@ -118,8 +120,8 @@ where
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchResponse, Status>>> {
         match &mut self.stage {
             Stage::Opening(give_up) => {
-                let refusal = ready!(give_up.as_mut().poll(cx));
-                Poll::Ready(Some(Err(refusal.into())))
+                let status = ready!(give_up.as_mut().poll(cx));
+                Poll::Ready(Some(Err(status)))
             }
             Stage::Live(watching) => Pin::new(&mut **watching)
                 .poll_next(cx)
@@ -129,10 +131,21 @@ where
     }
 }
 
+fn refused(refused: Refused) -> Status {
+    match refused {
+        Refused::Draining => status::draining(),
+        Refused::Overloaded => Error::Overloaded {
+            what: "it has as many watchers as it takes",
+            retry_after: OVERLOAD_RETRY,
+        }
+        .into(),
+    }
+}
+
 fn acknowledge(watching: &Watching, ack: &Ack) -> Result<(), Status> {
-    check::ack(ack)?;
+    check_ack(ack)?;
     let known = watching.acknowledge(&ack.cursor);
-    known.map_err(|bad| Refusal::one("ack.cursor", &format!("is {bad}")))?;
+    known.map_err(|bad| Violations::one("ack.cursor", format!("is {bad}")))?;
     for read in &ack.hits {
         watching.hit(&read.namespace, &read.key, u64::try_from(read.hits).unwrap_or(0));
     }

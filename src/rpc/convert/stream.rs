@@ -9,6 +9,11 @@ pub const MAX_SCHEDULED: usize = 10_000;
 /// Bytes of all keys of one ScheduleRefresh: 2 MiB.
 pub const MAX_SCHEDULED_BYTES: usize = 2 * 1024 * 1024;
 
+/// Namespaces of one subscription.
+pub const MAX_NAMESPACES: usize = 64;
+/// Prefixes of keys of one subscription.
+pub const MAX_PREFIXES: usize = 100;
+
 /// Checks what a watcher wants to see. A cursor is only looked at for its size: one that cannot be read is answered by a Reset.
 pub fn check_subscribe(subscribe: &proto::Subscribe) -> Result<(), Violations> {
     let mut check = Check::default();
@@ -17,9 +22,19 @@ pub fn check_subscribe(subscribe: &proto::Subscribe) -> Result<(), Violations> {
         "subscribe.namespaces",
         "is empty; name at least one namespace",
     );
+    check.rule(
+        subscribe.namespaces.len() <= MAX_NAMESPACES,
+        "subscribe.namespaces",
+        "has more than 64 namespaces; watch the others on another stream",
+    );
     for (at, namespace) in subscribe.namespaces.iter().enumerate() {
         check.namespace(("subscribe.namespaces", at), namespace);
     }
+    check.rule(
+        subscribe.key_prefixes.len() <= MAX_PREFIXES,
+        "subscribe.key_prefixes",
+        "has more than 100 prefixes; use shorter ones, or none",
+    );
     for (at, prefix) in subscribe.key_prefixes.iter().enumerate() {
         check.at_most(("subscribe.key_prefixes", at), prefix, MAX_KEY);
         if check.is_full() {
@@ -31,7 +46,7 @@ pub fn check_subscribe(subscribe: &proto::Subscribe) -> Result<(), Violations> {
     check.done()
 }
 
-/// Checks an acknowledgement. An unreadable cursor acknowledges nothing, which is not for this check to say.
+/// Checks an acknowledgement. Its cursor is only looked at for its size: whether it can be read the stream says.
 pub fn check_ack(ack: &proto::Ack) -> Result<(), Violations> {
     let mut check = Check::default();
     check.at_most("ack.cursor", &ack.cursor, MAX_CURSOR);

@@ -1,11 +1,10 @@
 //! Subscriptions from protobuf, events to it.
 
-use std::time::Duration;
-
-use crate::decision::{Expiry, Key, LostReason, Mode, Seq};
+use crate::decision::{Key, Mode};
 use crate::fanout::{Invalidation, ResetReason, Subscription, WatchEvent, What};
 use crate::proto;
 use crate::proto::watch_response::Event;
+use crate::rpc::convert::{expiry, length, lost_reason, number};
 
 /// A subscription that was checked.
 pub fn subscription(given: proto::Subscribe) -> Subscription {
@@ -44,7 +43,7 @@ pub fn event(event: WatchEvent) -> proto::WatchResponse {
             namespace: key.namespace().to_owned(),
             key: key.name().to_owned(),
             lease_id: lease.to_string(),
-            reason: lost(reason).into(),
+            reason: lost_reason(reason).into(),
         }),
         What::Progress { draining } => Event::Progress(proto::Progress { draining }),
         What::Reset { reason } => Event::Reset(proto::Reset {
@@ -73,17 +72,6 @@ fn invalidated(given: Invalidation) -> proto::Invalidated {
     }
 }
 
-fn expiry(left: Expiry) -> proto::Expiry {
-    proto::Expiry {
-        fresh_for: Some(length(left.fresh_for)),
-        stale_for: Some(length(left.stale_for)),
-        stale_if_error_for: Some(length(left.stale_if_error_for)),
-        refresh_in: None,
-        rebuild_cost: (!left.rebuild_cost.is_zero()).then(|| length(left.rebuild_cost)),
-        beta: left.beta,
-    }
-}
-
 fn reset(reason: ResetReason) -> proto::ResetReason {
     match reason {
         ResetReason::UnknownCursor => proto::ResetReason::UnknownCursor,
@@ -92,26 +80,4 @@ fn reset(reason: ResetReason) -> proto::ResetReason {
         ResetReason::LogLost => proto::ResetReason::LogLost,
         ResetReason::DegradedEnded => proto::ResetReason::DegradedEnded,
     }
-}
-
-fn lost(reason: LostReason) -> proto::LostReason {
-    match reason {
-        LostReason::Superseded => proto::LostReason::Superseded,
-        LostReason::Invalidated => proto::LostReason::Invalidated,
-        LostReason::Expired => proto::LostReason::Expired,
-        LostReason::MaxHold => proto::LostReason::MaxHold,
-        LostReason::Reported => proto::LostReason::Reported,
-        LostReason::UnknownLease => proto::LostReason::UnknownLease,
-    }
-}
-
-fn number(seq: Seq) -> i64 {
-    i64::try_from(seq.0).unwrap_or(i64::MAX)
-}
-
-fn length(given: Duration) -> prost_types::Duration {
-    prost_types::Duration::try_from(given).unwrap_or(prost_types::Duration {
-        seconds: i64::MAX,
-        nanos: 0,
-    })
 }
