@@ -10,14 +10,20 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "service")]
+pub mod bench;
+#[cfg(feature = "service")]
 pub mod cli;
 #[cfg(feature = "service")]
 pub mod config;
 #[cfg(feature = "service")]
 pub mod coordinator;
+#[cfg(feature = "service")]
+pub mod ctl;
 pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
+#[cfg(feature = "service")]
+pub mod lab;
 #[cfg(feature = "service")]
 pub mod metrics;
 #[cfg(feature = "service")]

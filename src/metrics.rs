@@ -19,17 +19,16 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Histogram, Meter};
 
-use crate::decision::{Answer, Cause, LostReason, Mode, Outcome, ReportAnswer};
-use crate::fanout::ResetReason;
+use crate::decision::{Answer, Cause, LostReason, Mode, ReportAnswer};
 use crate::store::Target;
-use cells::{CELLS, Cell, ERRORS, RESETS, error_index, reset_index};
+use cells::{CELLS, Cell, ERRORS, error_index};
 use tally::Tallies;
 
 pub use exposition::Exposition;
@@ -38,19 +37,24 @@ pub use tally::NAMED;
 /// What a replica counts. One for each server, shared by whoever has something to tell.
 pub struct Metrics {
     tallies: Tallies<CELLS>,
-    waiters: AtomicI64,
-    watchers: AtomicI64,
-    resets: [AtomicU64; RESETS.len()],
     errors: [AtomicU64; ERRORS.len()],
-    store: OnceLock<Box<dyn Fn() -> StoreFacts + Send + Sync>>,
+    levels: OnceLock<Box<dyn Fn() -> Levels + Send + Sync>>,
     wait: Histogram<f64>,
     rebuild: Histogram<f64>,
 }
 
-/// What a store tells of itself. Asked for at each scrape, so it must be cheap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreFacts {
-    /// Keys known.
+/// What others keep count of anyway, as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// Callers parked.
+    pub waiters: u64,
+    /// Watch streams open.
+    pub watchers: u64,
+    /// Messages to watchers since the start, by kind.
+    pub events: Vec<(&'static str, u64)>,
+    /// Watchers that were told to start afresh, since the start, by reason.
+    pub resets: Vec<(&'static str, u64)>,
+    /// Keys that the store knows.
     pub entries: u64,
     /// Bytes of entries and values.
     pub bytes: u64,
@@ -63,11 +67,8 @@ impl Metrics {
     pub fn new(meter: &Meter) -> Arc<Metrics> {
         let metrics = Arc::new(Metrics {
             tallies: Tallies::new(),
-            waiters: AtomicI64::new(0),
-            watchers: AtomicI64::new(0),
-            resets: Default::default(),
             errors: Default::default(),
-            store: OnceLock::new(),
+            levels: OnceLock::new(),
             wait: instruments::wait(meter),
             rebuild: instruments::rebuild(meter),
         });
@@ -98,8 +99,9 @@ impl Metrics {
         self.count(namespace, Cell::granted(cause));
     }
 
-    /// A report was answered. `cost` is how long the rebuild took, where the holder said so or the lease tells.
-    pub fn reported(&self, namespace: &str, outcome: &Outcome, answer: &ReportAnswer, cost: Option<Duration>) {
+    /// A report was answered. `outcome` as [`Outcome::as_str`](crate::decision::Outcome::as_str) names it; `cost` is how long the
+    /// rebuild took, where the holder says so.
+    pub fn reported(&self, namespace: &str, outcome: &str, answer: &ReportAnswer, cost: Option<Duration>) {
         self.count(namespace, Cell::reported(outcome, answer));
         if let Some(cost) = cost {
             self.rebuild.record(cost.as_secs_f64(), &[]);
@@ -116,32 +118,10 @@ impl Metrics {
         self.count(namespace, Cell::invalidated(target, mode));
     }
 
-    /// A caller is parked; [`unparked`](Metrics::unparked) follows, however it ends.
-    pub fn parked(&self) {
-        self.waiters.fetch_add(1, Relaxed);
-    }
-
-    /// A parked caller got its answer, or has left (`None`), after `waited`.
-    pub fn unparked(&self, waited: Duration, answer: Option<&Answer>) {
-        self.waiters.fetch_sub(1, Relaxed);
-        let decision = answer.map_or("left", Answer::as_str);
+    /// A caller that was parked is answered.
+    pub fn waited(&self, waited: Duration, answer: &Answer) {
         self.wait
-            .record(waited.as_secs_f64(), &[KeyValue::new(cells::DECISION, decision)]);
-    }
-
-    /// A watcher has subscribed; [`unwatched`](Metrics::unwatched) follows, however it ends.
-    pub fn watched(&self) {
-        self.watchers.fetch_add(1, Relaxed);
-    }
-
-    /// A watcher's stream has ended.
-    pub fn unwatched(&self) {
-        self.watchers.fetch_sub(1, Relaxed);
-    }
-
-    /// A watcher was told that it must start afresh.
-    pub fn reset(&self, reason: ResetReason) {
-        self.resets[reset_index(reason)].fetch_add(1, Relaxed);
+            .record(waited.as_secs_f64(), &[KeyValue::new(cells::DECISION, answer.as_str())]);
     }
 
     /// A call ended with an error. `reason` as in `ErrorInfo`; one that is not known counts as `OTHER`.
@@ -149,9 +129,9 @@ impl Metrics {
         self.errors[error_index(reason)].fetch_add(1, Relaxed);
     }
 
-    /// From now on the store's figures come from here. Only the first call counts.
-    pub fn observe_store(&self, facts: impl Fn() -> StoreFacts + Send + Sync + 'static) {
-        let _ = self.store.set(Box::new(facts));
+    /// From now on the levels come from here; asked at each scrape, several times, so it must be cheap. Only the first call counts.
+    pub fn observe(&self, levels: impl Fn() -> Levels + Send + Sync + 'static) {
+        let _ = self.levels.set(Box::new(levels));
     }
 
     fn count(&self, namespace: &str, cell: Cell) {
@@ -162,8 +142,7 @@ impl Metrics {
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Metrics")
-            .field("waiters", &self.waiters)
-            .field("watchers", &self.watchers)
+            .field("errors", &self.errors)
             .finish_non_exhaustive()
     }
 }

@@ -4,17 +4,18 @@
 
 use opentelemetry::KeyValue;
 
-use crate::decision::{Answer, Cause, LostReason, Mode, Outcome, Rejection, ReportAnswer};
-use crate::fanout::ResetReason;
+use crate::decision::{Answer, Cause, LostReason, Mode, Rejection, ReportAnswer};
+use crate::rpc::status::Reason;
 use crate::store::Target;
 
 pub(super) const NAMESPACE: &str = "drover.namespace";
 pub(super) const DECISION: &str = "drover.decision";
 const CAUSE: &str = "drover.cause";
 const OUTCOME: &str = "drover.outcome";
-pub(super) const RESULT: &str = "drover.result";
+const RESULT: &str = "drover.result";
 const TARGET: &str = "drover.target";
 const MODE: &str = "drover.mode";
+pub(super) const KIND: &str = "drover.kind";
 pub(super) const REASON: &str = "drover.reason";
 
 pub(super) const DECISIONS: [&str; 6] = ["rebuild", "hit_fresh", "hit_stale", "busy", "backoff", "miss"];
@@ -47,31 +48,17 @@ pub(super) const LOST: [LostReason; 6] = [
 const TARGETS: [&str; 3] = ["key", "tag", "namespace"];
 const MODES: [Mode; 2] = [Mode::Drop, Mode::Expire];
 
-/// Why a watcher was reset, as in `drover.watch.resets`.
-pub(super) const RESETS: [&str; 5] = [
-    "unknown_cursor",
-    "cursor_too_old",
-    "slow_consumer",
-    "log_lost",
-    "degraded_ended",
-];
-
-/// The reasons of `ErrorInfo`, and the rest.
-pub(super) const ERRORS: [&str; 13] = [
-    "INVALID_FIELD",
-    "UNKNOWN_NAMESPACE",
-    "UNAUTHENTICATED",
-    "FORBIDDEN",
-    "VALUE_TOO_LARGE",
-    "STREAM_PROTOCOL",
-    "OVERLOADED",
-    "STORE_UNAVAILABLE",
-    "DRAINING",
-    "OUTCOME_UNKNOWN",
-    "INTERNAL",
-    "UNIMPLEMENTED",
-    "OTHER",
-];
+/// The reasons of `ErrorInfo`, then what has none.
+pub(super) const ERRORS: [&str; Reason::ALL.len() + 2] = {
+    let mut names = ["OTHER"; Reason::ALL.len() + 2];
+    let mut at = 0;
+    while at < Reason::ALL.len() {
+        names[at] = Reason::ALL[at].as_str();
+        at += 1;
+    }
+    names[at] = "UNIMPLEMENTED";
+    names
+};
 
 const RESULTS: usize = 1 + REJECTIONS.len();
 const GRANTS: usize = DECISIONS.len();
@@ -101,12 +88,12 @@ impl Cell {
         Cell(GRANTS + place(&CAUSES, cause))
     }
 
-    pub(super) fn reported(outcome: &Outcome, answer: &ReportAnswer) -> Cell {
+    pub(super) fn reported(outcome: &str, answer: &ReportAnswer) -> Cell {
         let result = match answer {
             ReportAnswer::Accepted { .. } => 0,
             ReportAnswer::Rejected(rejection) => 1 + place(&REJECTIONS, *rejection),
         };
-        Cell(REPORTS + place(&OUTCOMES, outcome.as_str()) * RESULTS + result)
+        Cell(REPORTS + place(&OUTCOMES, outcome) * RESULTS + result)
     }
 
     pub(super) fn renewed(lost: Option<LostReason>) -> Cell {
@@ -221,16 +208,6 @@ fn invalidations() -> Vec<Labelled> {
         from_zero: true,
     };
     all.enumerate().map(cell).collect()
-}
-
-pub(super) fn reset_index(reason: ResetReason) -> usize {
-    match reason {
-        ResetReason::UnknownCursor => 0,
-        ResetReason::CursorTooOld => 1,
-        ResetReason::SlowConsumer => 2,
-        ResetReason::LogLost => 3,
-        ResetReason::DegradedEnded => 4,
-    }
 }
 
 pub(super) fn error_index(reason: &str) -> usize {

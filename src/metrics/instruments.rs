@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Histogram, Meter};
+use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
 
-use super::cells::{ERRORS, Family, NAMESPACE, REASON, RESETS, families};
-use super::{Metrics, StoreFacts};
+use super::cells::{ERRORS, Family, KIND, NAMESPACE, REASON, families};
+use super::{Levels, Metrics};
 
 /// In seconds: from what a parked caller hardly notices to the longest hold of a policy's default.
 const SECONDS: [f64; 14] = [
@@ -38,8 +38,7 @@ pub(super) fn observe(meter: &Meter, metrics: &Arc<Metrics>) {
         counts(meter, Arc::downgrade(metrics), family);
     }
     levels(meter, metrics);
-    store(meter, metrics);
-    troubles(meter, metrics);
+    named(meter, metrics);
     meter
         .u64_observable_gauge("drover.build_info")
         .with_description("1, labelled with the version that runs")
@@ -70,68 +69,63 @@ fn counts(meter: &Meter, metrics: Weak<Metrics>, family: Family) {
 }
 
 fn levels(meter: &Meter, metrics: &Arc<Metrics>) {
-    let seen = Arc::downgrade(metrics);
-    meter
-        .i64_observable_up_down_counter("drover.waiters")
-        .with_unit("{caller}")
-        .with_description("Callers parked now")
-        .with_callback(move |observer| {
-            if let Some(metrics) = seen.upgrade() {
-                observer.observe(metrics.waiters.load(Relaxed), &[]);
-            }
-        })
-        .build();
-    let seen = Arc::downgrade(metrics);
-    meter
-        .i64_observable_up_down_counter("drover.watchers")
-        .with_unit("{stream}")
-        .with_description("Watch streams open now")
-        .with_callback(move |observer| {
-            if let Some(metrics) = seen.upgrade() {
-                observer.observe(metrics.watchers.load(Relaxed), &[]);
-            }
-        })
-        .build();
-}
-
-fn store(meter: &Meter, metrics: &Arc<Metrics>) {
-    let fact = |read: fn(StoreFacts) -> u64| {
+    let level = |read: fn(&Levels) -> u64| {
         let seen = Arc::downgrade(metrics);
-        move || Some(read(seen.upgrade()?.store.get()?()))
+        move |observer: &dyn AsyncInstrument<u64>| {
+            if let Some(levels) = now(&seen) {
+                observer.observe(read(&levels), &[]);
+            }
+        }
     };
-    let entries = fact(|facts| facts.entries);
-    meter
-        .u64_observable_gauge("drover.store.entries")
-        .with_unit("{entry}")
-        .with_description("Keys that the store knows")
-        .with_callback(move |observer| entries().into_iter().for_each(|count| observer.observe(count, &[])))
-        .build();
-    let bytes = fact(|facts| facts.bytes);
-    meter
-        .u64_observable_gauge("drover.store.size")
-        .with_unit("By")
-        .with_description("Memory of the store's entries and values")
-        .with_callback(move |observer| bytes().into_iter().for_each(|count| observer.observe(count, &[])))
-        .build();
-    let evictions = fact(|facts| facts.evictions);
+    let gauge = |name, unit, description, read| {
+        meter
+            .u64_observable_gauge(name)
+            .with_unit(unit)
+            .with_description(description)
+            .with_callback(level(read))
+            .build();
+    };
+    gauge("drover.waiters", "{caller}", "Callers parked now", |now| now.waiters);
+    gauge("drover.watchers", "{stream}", "Watch streams open now", |now| {
+        now.watchers
+    });
+    gauge("drover.store.entries", "{entry}", "Keys that the store knows", |now| {
+        now.entries
+    });
+    let size = "Memory of the store's entries and values, as it is counted for the bound";
+    gauge("drover.store.size", "By", size, |now| now.bytes);
     meter
         .u64_observable_counter("drover.store.evictions")
         .with_unit("{entry}")
         .with_description("Entries that left before their time to make room")
-        .with_callback(move |observer| evictions().into_iter().for_each(|count| observer.observe(count, &[])))
+        .with_callback(level(|now| now.evictions))
         .build();
 }
 
-fn troubles(meter: &Meter, metrics: &Arc<Metrics>) {
+fn now(metrics: &Weak<Metrics>) -> Option<Levels> {
+    Some(metrics.upgrade()?.levels.get()?())
+}
+
+fn named(meter: &Meter, metrics: &Arc<Metrics>) {
+    let seen = Arc::downgrade(metrics);
+    meter
+        .u64_observable_counter("drover.watch.events")
+        .with_unit("{message}")
+        .with_description("Messages to watchers, by kind")
+        .with_callback(move |observer| {
+            for (kind, count) in now(&seen).into_iter().flat_map(|levels| levels.events) {
+                observer.observe(count, &[KeyValue::new(KIND, kind)]);
+            }
+        })
+        .build();
     let seen = Arc::downgrade(metrics);
     meter
         .u64_observable_counter("drover.watch.resets")
         .with_unit("{reset}")
         .with_description("Watchers told to start afresh, by reason")
         .with_callback(move |observer| {
-            let Some(metrics) = seen.upgrade() else { return };
-            for (reason, count) in RESETS.into_iter().zip(&metrics.resets) {
-                observer.observe(count.load(Relaxed), &[KeyValue::new(REASON, reason)]);
+            for (reason, count) in now(&seen).into_iter().flat_map(|levels| levels.resets) {
+                observer.observe(count, &[KeyValue::new(REASON, reason)]);
             }
         })
         .build();

@@ -23,7 +23,6 @@ mod check;
 pub mod fuzz;
 mod invalidate;
 mod page;
-mod policy;
 mod report;
 mod stream;
 
@@ -36,8 +35,7 @@ pub use acquire::{acquire, acquired};
 pub use admin::{check_hot_keys, describe, described, lease_page, leases, namespace_page, namespaces};
 pub use answer::{expiry, length, number};
 pub use check::{
-    MAX_CURSOR, MAX_HOLDER, MAX_KEY, MAX_LEASE_ID, MAX_NAMESPACE, MAX_REQUEST_ID, MAX_TAG, MAX_VIOLATIONS, Violation,
-    Violations,
+    MAX_HOLDER, MAX_KEY, MAX_LEASE_ID, MAX_NAMESPACE, MAX_REQUEST_ID, MAX_TAG, MAX_VIOLATIONS, Violation, Violations,
 };
 pub use invalidate::{MAX_REASON, MAX_TARGETS, invalidate, invalidated};
 pub use page::{LeasePage, NamespacePage};

@@ -83,7 +83,7 @@ impl Reason {
     ];
 
     /// Its name in `ErrorInfo.reason`, the trailer, logs and metrics.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Reason::InvalidField => "INVALID_FIELD",
             Reason::ValueTooLarge => "VALUE_TOO_LARGE",
@@ -138,12 +138,7 @@ impl From<Error> for Status {
             .with("max", max.to_string())
             .field("value", format!("has {size} bytes; allowed are at most {max}"))
             .into(),
-            Error::Overloaded { what, retry_after } => Failure::new(
-                Reason::Overloaded,
-                format!("this replica is overloaded: {what}; try again after the delay given"),
-            )
-            .retry(retry_after)
-            .into(),
+            Error::Overloaded { what, retry_after } => overloaded(what, retry_after),
             Error::Draining => draining(),
             Error::Store(StoreError::Unavailable(_)) => Failure::new(
                 Reason::StoreUnavailable,
@@ -206,6 +201,16 @@ pub fn unauthenticated(text: &str) -> Status {
 /// The credentials do not allow this call or this namespace. A seam: nothing asks for them yet.
 pub fn forbidden(text: &str) -> Status {
     Failure::new(Reason::Forbidden, text).into()
+}
+
+/// A bound of this replica is reached; `what` says which.
+pub fn overloaded(what: &str, retry_after: Duration) -> Status {
+    Failure::new(
+        Reason::Overloaded,
+        format!("this replica is overloaded: {what}; try again after the delay given, or at another replica"),
+    )
+    .retry(retry_after)
+    .into()
 }
 
 /// This replica is shutting down.

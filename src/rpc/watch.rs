@@ -12,6 +12,7 @@
 //! before it reads on, as with any bidirectional call.
 
 mod convert;
+mod refusal;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,23 +23,17 @@ use futures_util::Stream;
 use tokio::time::sleep;
 use tonic::Status;
 
-use crate::coordinator::Error;
-use crate::fanout::{Hub, Refused, Watching};
+use crate::fanout::{Hub, Watching};
 use crate::proto::watch_request::Kind;
 use crate::proto::{Ack, Subscribe, WatchRequest, WatchResponse};
-use crate::rpc::convert::{Violations, check_ack, check_subscribe};
-use crate::rpc::status;
+use refusal::Refusal;
+
+use super::convert::{Violations, check_ack, check_subscribe};
 
 /// So many requests are read between two events.
 const TURN: usize = 64;
 /// A stream on which no Subscribe comes ends after this.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// So long a caller stays away from a replica that has too many watchers; others may have room.
-const OVERLOAD_RETRY: Duration = Duration::from_secs(5);
-
-const NO_SUBSCRIBE: &str = "no subscribe came; send it as the first message of the stream, and acknowledge after it";
-const SUBSCRIBED_TWICE: &str = "a second subscribe came; open another stream for it";
 
 /// Answers one call of `Watch`. The stream ends with an error if the client breaks the protocol; dropping it unsubscribes.
 pub fn watch<R>(hub: &Arc<Hub>, requests: R) -> Watch<R>
@@ -48,8 +43,8 @@ where
     let (patience, stopping) = (sleep(PATIENCE), hub.stopping());
     let give_up = async move {
         tokio::select! {
-            () = patience => status::stream_protocol(NO_SUBSCRIBE),
-            () = stopping => status::draining(),
+            () = patience => Refusal::NoSubscribe,
+            () = stopping => Refusal::Draining,
         }
     };
     Watch {
@@ -69,7 +64,7 @@ pub struct Watch<R> {
 
 enum Stage {
     /// Nothing came yet; the future ends when it is no use waiting.
-    Opening(Pin<Box<dyn Future<Output = Status> + Send>>),
+    Opening(Pin<Box<dyn Future<Output = Refusal> + Send>>),
     Live(Box<Watching>),
     Ended,
 }
@@ -89,7 +84,7 @@ where
                 Poll::Ready(None) => {
                     self.requests = None;
                     if matches!(self.stage, Stage::Opening(_)) {
-                        return Err(status::stream_protocol(NO_SUBSCRIBE));
+                        return Err(Refusal::NoSubscribe.into());
                     }
                 }
                 Poll::Pending => return Ok(()),
@@ -103,8 +98,8 @@ where
         match (&self.stage, request.kind) {
             (_, None) => Err(Violations::one("kind", "is not set; set subscribe or ack").into()),
             (Stage::Opening(_), Some(Kind::Subscribe(subscribe))) => self.subscribe(subscribe),
-            (Stage::Opening(_), Some(Kind::Ack(_))) => Err(status::stream_protocol(NO_SUBSCRIBE)),
-            (_, Some(Kind::Subscribe(_))) => Err(status::stream_protocol(SUBSCRIBED_TWICE)),
+            (Stage::Opening(_), Some(Kind::Ack(_))) => Err(Refusal::AckFirst.into()),
+            (_, Some(Kind::Subscribe(_))) => Err(Refusal::SubscribedTwice.into()),
             (Stage::Live(watching), Some(Kind::Ack(ack))) => acknowledge(watching, &ack),
             (Stage::Ended, Some(Kind::Ack(_))) => Ok(()),
         }
@@ -112,7 +107,10 @@ where
 
     fn subscribe(&mut self, subscribe: Subscribe) -> Result<(), Status> {
         check_subscribe(&subscribe)?;
-        let watching = self.hub.watch(&convert::subscription(subscribe)).map_err(refused)?;
+        let watching = self
+            .hub
+            .watch(&convert::subscription(subscribe))
+            .map_err(Refusal::Hub)?;
         self.stage = Stage::Live(Box::new(watching));
         Ok(())
     }
@@ -120,25 +118,14 @@ where
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<WatchResponse, Status>>> {
         match &mut self.stage {
             Stage::Opening(give_up) => {
-                let status = ready!(give_up.as_mut().poll(cx));
-                Poll::Ready(Some(Err(status)))
+                let refusal = ready!(give_up.as_mut().poll(cx));
+                Poll::Ready(Some(Err(refusal.into())))
             }
             Stage::Live(watching) => Pin::new(&mut **watching)
                 .poll_next(cx)
                 .map(|event| Some(Ok(convert::event(event?)))),
             Stage::Ended => Poll::Ready(None),
         }
-    }
-}
-
-fn refused(refused: Refused) -> Status {
-    match refused {
-        Refused::Draining => status::draining(),
-        Refused::Overloaded => Error::Overloaded {
-            what: "it has as many watchers as it takes",
-            retry_after: OVERLOAD_RETRY,
-        }
-        .into(),
     }
 }
 

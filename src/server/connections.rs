@@ -12,6 +12,7 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -58,10 +59,11 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Accepts until it is closing.
-    pub(super) async fn accept<S>(self, listener: TcpListener, service: S)
+    pub(super) async fn accept<S, B>(self, listener: TcpListener, service: S)
     where
-        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
+        B: hyper::body::Body<Data = Bytes, Error: Into<tonic::codegen::StdError>> + Send + 'static,
     {
         loop {
             let accepted = tokio::select! {
@@ -83,10 +85,11 @@ impl Connections {
         }
     }
 
-    async fn serve<S>(self, stream: TcpStream, service: S)
+    async fn serve<S, B>(self, stream: TcpStream, service: S)
     where
-        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
+        B: hyper::body::Body<Data = Bytes, Error: Into<tonic::codegen::StdError>> + Send + 'static,
     {
         // Answers are small and somebody waits for each of them.
         if stream.set_nodelay(true).is_err() {

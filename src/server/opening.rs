@@ -9,7 +9,6 @@ use crate::config::{PolicySet, grouped, write_size};
 const NAMED: usize = 8;
 
 /// What is served, where, from which store, to which namespaces.
-#[derive(Debug)]
 pub struct Opening<'a>(pub &'a Running);
 
 impl fmt::Display for Opening<'_> {

@@ -2,7 +2,8 @@
 
 use super::answer::{self, big, length, number, small};
 use super::page::PAGE;
-use super::{Check, LeasePage, NamespacePage, Violations, policy};
+use super::{Check, LeasePage, NamespacePage, Violations};
+use crate::config::policy_toml;
 use crate::coordinator::{Description, LeaseInfo, NamespaceInfo};
 use crate::decision::Key;
 use crate::proto;
@@ -97,7 +98,7 @@ fn lease(info: LeaseInfo) -> proto::LeaseInfo {
 
 fn namespace(info: NamespaceInfo) -> proto::NamespaceInfo {
     proto::NamespaceInfo {
-        policy: policy::toml(&info.policy),
+        policy: policy_toml(&info.policy),
         namespace: info.namespace,
         entries: big(info.entries),
         leases: big(info.leases),

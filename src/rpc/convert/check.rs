@@ -23,8 +23,6 @@ pub const MAX_HOLDER: usize = 256;
 pub const MAX_REQUEST_ID: usize = 64;
 /// Bytes of a lease id.
 pub const MAX_LEASE_ID: usize = 128;
-/// Bytes of a cursor.
-pub const MAX_CURSOR: usize = 2_048;
 /// At most so many violations are told at once.
 pub const MAX_VIOLATIONS: usize = 10;
 

@@ -1,20 +1,20 @@
-//! What watchers and workers send, and what is to be refreshed later. Checked here, used elsewhere.
+//! What watchers send, and what is to be refreshed later. Checked here, used elsewhere.
 
 use super::check::grouped;
-use super::{Check, MAX_CURSOR, MAX_HOLDER, MAX_KEY, Violations};
+use super::{Check, MAX_HOLDER, MAX_KEY, Violations};
+use crate::fanout::MAX_CURSOR;
 use crate::proto;
 
+/// Namespaces of one subscription.
+pub const MAX_NAMESPACES: usize = 64;
+/// Prefixes of one subscription.
+pub const MAX_PREFIXES: usize = 100;
 /// Keys of one ScheduleRefresh.
 pub const MAX_SCHEDULED: usize = 10_000;
 /// Bytes of all keys of one ScheduleRefresh: 2 MiB.
 pub const MAX_SCHEDULED_BYTES: usize = 2 * 1024 * 1024;
 
-/// Namespaces of one subscription.
-pub const MAX_NAMESPACES: usize = 64;
-/// Prefixes of keys of one subscription.
-pub const MAX_PREFIXES: usize = 100;
-
-/// Checks what a watcher wants to see. A cursor is only looked at for its size: one that cannot be read is answered by a Reset.
+/// Checks what a watcher wants to see. The cursor is not looked at: one that cannot be read is answered by a Reset.
 pub fn check_subscribe(subscribe: &proto::Subscribe) -> Result<(), Violations> {
     let mut check = Check::default();
     check.rule(
@@ -25,7 +25,7 @@ pub fn check_subscribe(subscribe: &proto::Subscribe) -> Result<(), Violations> {
     check.rule(
         subscribe.namespaces.len() <= MAX_NAMESPACES,
         "subscribe.namespaces",
-        "has more than 64 namespaces; watch the others on another stream",
+        "has more than 64 namespaces; use several streams",
     );
     for (at, namespace) in subscribe.namespaces.iter().enumerate() {
         check.namespace(("subscribe.namespaces", at), namespace);
@@ -42,11 +42,10 @@ pub fn check_subscribe(subscribe: &proto::Subscribe) -> Result<(), Violations> {
         }
     }
     check.at_most("subscribe.holder", &subscribe.holder, MAX_HOLDER);
-    check.at_most("subscribe.resume_from", &subscribe.resume_from, MAX_CURSOR);
     check.done()
 }
 
-/// Checks an acknowledgement. Its cursor is only looked at for its size: whether it can be read the stream says.
+/// Checks an acknowledgement. An unreadable cursor acknowledges nothing, which is not for this check to say.
 pub fn check_ack(ack: &proto::Ack) -> Result<(), Violations> {
     let mut check = Check::default();
     check.at_most("ack.cursor", &ack.cursor, MAX_CURSOR);

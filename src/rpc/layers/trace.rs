@@ -1,31 +1,18 @@
 //! The server span of a call, and the W3C context in its metadata.
 
+use crate::rpc::status::REASON_TRAILER;
 use http::HeaderMap;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::TraceContextExt as _;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use tonic::metadata::MetadataMap;
 use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 /// The header with the caller's W3C trace context.
-pub const TRACEPARENT: &str = "traceparent";
+const TRACEPARENT: &str = "traceparent";
 
 const GRPC_STATUS: &str = "grpc-status";
-/// The plain trailer beside every `ErrorInfo`.
-const REASON: &str = "drover-reason";
-
-/// The caller's context as it came, for leases and values that name the span that made them; `None` where there is none or it is
-/// not one: 2 digits of version, 32 of trace, 16 of span, 2 of flags.
-pub fn traceparent(metadata: &MetadataMap) -> Option<&str> {
-    let text = metadata.get(TRACEPARENT)?.to_str().ok()?;
-    let lengths = text.split('-').map(str::len);
-    let digits = text
-        .bytes()
-        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'));
-    (digits && lengths.eq([2, 32, 16, 2])).then_some(text)
-}
 
 /// A span for a call of `/package.Service/Method`, whose parent is the caller's. Handlers record the `drover.*` fields through
 /// `Span::current()`.
@@ -46,6 +33,9 @@ pub(super) fn server_span(path: &str, headers: &HeaderMap) -> Span {
         drover.decision = Empty,
         drover.cause = Empty,
         drover.waited_ms = Empty,
+        drover.outcome = Empty,
+        drover.result = Empty,
+        drover.mode = Empty,
         drover.reason = Empty,
     );
     if headers.contains_key(TRACEPARENT) {
@@ -73,7 +63,7 @@ impl Ended<'_> {
             .map_or(Some(0), |code| code.to_str().ok()?.parse().ok());
         let code = code.unwrap_or(tonic::Code::Unknown as i64);
         let failed = code != tonic::Code::Ok as i64 && code != tonic::Code::Cancelled as i64;
-        let reason = || head.get(REASON).and_then(|reason| reason.to_str().ok());
+        let reason = || head.get(REASON_TRAILER).and_then(|reason| reason.to_str().ok());
         Ended {
             code,
             reason: failed.then(|| reason().unwrap_or(unnamed(code))),
