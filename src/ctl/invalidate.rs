@@ -167,10 +167,8 @@ fn watchers(response: &InvalidateResponse, waited: bool) -> String {
         (true, true) if response.watchers == 0 => "confirmed, nobody keeps local copies".into(),
         (true, true) => format!("confirmed by {all}"),
         (true, false) => {
-            let text = format!(
-                "{} of {all} acknowledged",
-                units::count(response.watchers_acknowledged.into())
-            );
+            let (all, some) = (response.watchers.into(), response.watchers_acknowledged.into());
+            let text = format!("{} of {} have acknowledged", units::count(some), units::count(all));
             text::paint(CARE, &format!("not confirmed: {text}"))
         }
         (false, _) => format!("{all}, not waited for"),

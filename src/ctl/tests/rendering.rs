@@ -355,7 +355,7 @@ fn invalidations() {
   key       user:42  version 8
   tag       customer:7  version 9
   revoked   1 holder worked in vain
-  watchers  not confirmed: 2 of 3 watchers acknowledged
+  watchers  not confirmed: 2 of 3 have acknowledged
   not yet   svc-2, (empty)
 ",
         json,

@@ -156,6 +156,9 @@ fn a_forged_secret_is_an_unknown_lease_and_changes_nothing() {
     };
     assert_eq!(room.verdict(&ended(future, bytes())), "unknown_lease");
     assert_eq!(Room::new().verdict(&ended(lease, bytes())), "unknown_lease");
+    // Not even that it was invalidated is told to one who cannot prove the grant.
+    room.invalidate(Named::Namespace, Mode::Drop);
+    assert_eq!(room.verdict(&ended(forged, bytes())), "unknown_lease");
 }
 
 #[test]
