@@ -27,7 +27,6 @@ mod report;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -65,7 +64,7 @@ enum Granting {
 }
 
 impl Coordinator {
-    /// Over a store, with the policies in force and room for so many parked callers.
+    /// Over a store, with the policies in force and room for so many parked callers. From now on it hears what the store commits.
     pub fn new(
         store: Arc<dyn Store>,
         policies: Policies,
@@ -74,15 +73,15 @@ impl Coordinator {
         max_waiters: usize,
     ) -> Arc<Coordinator> {
         let coordinator = Arc::new(Coordinator {
+            store,
             policies,
             hub,
             flights: Flights::new(max_waiters),
             dice,
             draining: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            store: store.clone(),
         });
-        store.feed().listen(coordinator.clone());
+        coordinator.store.feed().listen(coordinator.clone());
         coordinator
     }
 
@@ -273,13 +272,6 @@ impl Acquired {
             waited: Duration::ZERO,
         }
     }
-
-    fn after(self, parked_at: Instant) -> Acquired {
-        Acquired {
-            waited: parked_at.elapsed(),
-            ..self
-        }
-    }
 }
 
 impl Listener for Coordinator {
@@ -296,3 +288,6 @@ impl Listener for Coordinator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,16 +10,32 @@
 #![warn(missing_docs)]
 
 #[cfg(feature = "service")]
+pub mod bench;
+#[cfg(feature = "service")]
+pub mod cli;
+#[cfg(feature = "service")]
 pub mod config;
 #[cfg(feature = "service")]
 pub mod coordinator;
+#[cfg(feature = "service")]
+pub mod ctl;
 pub mod decision;
 #[cfg(feature = "service")]
 pub mod fanout;
 #[cfg(feature = "service")]
+pub mod lab;
+#[cfg(feature = "service")]
+pub mod metrics;
+#[cfg(feature = "service")]
 pub mod rpc;
 #[cfg(feature = "service")]
+pub mod server;
+#[cfg(feature = "service")]
+pub mod shutdown;
+#[cfg(feature = "service")]
 pub mod store;
+#[cfg(feature = "service")]
+pub mod telemetry;
 
 /// The gRPC messages and services, generated from `proto/drover/v1`.
 #[cfg(feature = "service")]

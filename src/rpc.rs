@@ -15,7 +15,7 @@
 //!
 //! | layer | why there |
 //! |---|---|
-//! | telemetry | outermost, so that its span covers everything and sees every status, also that of a panic |
+//! | [`layers::Calls`] | outermost, so that its span covers everything and sees every status, also that of a panic |
 //! | [`catch_panics`] | turns a bug into INTERNAL, so that it costs one call and not the connection |
 //! | tonic: size limits, gzip | a message of over 4 MiB is refused before it is held in memory |
 //! | [`Codec`] | what is no message is the caller's mistake, not a bug of drover |
@@ -25,12 +25,14 @@
 
 pub mod convert;
 pub mod deadline;
+pub mod layers;
 pub mod status;
 pub mod watch;
 
 mod admin;
 mod codec;
 mod coordinator;
+mod observe;
 mod panic;
 #[cfg(test)]
 mod tests;
@@ -46,18 +48,20 @@ pub use coordinator::CoordinatorRpc;
 pub use panic::{Panicked, catch_panics};
 
 use crate::coordinator::Coordinator;
+use crate::metrics::Metrics;
 use crate::proto::admin_service_server::AdminServiceServer;
 use crate::proto::coordinator_service_server::CoordinatorServiceServer;
 
 /// Bytes of a message, in either direction: 4 MiB, what gRPC libraries allow unless told otherwise.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// `CoordinatorService` and `AdminService`, to be served together with health and reflection.
+/// `CoordinatorService` and `AdminService`, to be served together with health and reflection. What is answered is counted in
+/// `metrics`.
 ///
 /// Requests may come compressed with gzip. Answers never are: most callers announce that they could read gzip whether they want it
 /// or not, and the time that it takes would be paid by each hit.
-pub fn services(coordinator: Arc<Coordinator>) -> Routes {
-    let calls = CoordinatorServiceServer::new(CoordinatorRpc::new(Arc::clone(&coordinator)))
+pub fn services(coordinator: Arc<Coordinator>, metrics: Arc<Metrics>) -> Routes {
+    let calls = CoordinatorServiceServer::new(CoordinatorRpc::new(Arc::clone(&coordinator), metrics))
         .accept_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -91,9 +91,18 @@ pub struct ServeArgs {
     )]
     pub max_connection_age: Option<Switch<Duration>>,
 
+    /// How long to go on as before once the health says NOT_SERVING at a shutdown [default: 0s]
+    ///
+    /// Set it where whoever routes to drover hears of that with a delay: 5s suits most Kubernetes clusters.
+    #[arg(
+        long, env = "DROVER_DRAIN_DELAY", hide_env_values = true,
+        value_name = "DURATION", value_parser = drain, help_heading = "Listening"
+    )]
+    pub drain_delay: Option<Duration>,
+
     /// How long a shutdown may take before what is left is cut [default: 20s]
     ///
-    /// Keep it below the grace period of whatever sends SIGTERM.
+    /// It begins after the delay. Keep both together below the grace period of whatever sends SIGTERM.
     #[arg(
         long, env = "DROVER_DRAIN_TIMEOUT", hide_env_values = true,
         value_name = "DURATION", value_parser = drain, help_heading = "Listening"

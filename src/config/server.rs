@@ -20,12 +20,13 @@ pub(super) struct Server {
 type Read = fn(&mut ServeArgs, &str) -> Result<(), Refusal>;
 
 /// Every option that may stand in the file: all but the file's own name.
-static OPTIONS: [(&str, Read); 12] = [
+static OPTIONS: [(&str, Read); 13] = [
     ("listen", |a, t| args::address(t).map(|v| a.listen = Some(v))),
     ("http", |a, t| args::address_or_off(t).map(|v| a.http = Some(v))),
     ("max_connection_age", |a, t| {
         args::age(t).map(|v| a.max_connection_age = Some(v))
     }),
+    ("drain_delay", |a, t| args::drain(t).map(|v| a.drain_delay = Some(v))),
     ("drain_timeout", |a, t| {
         args::drain(t).map(|v| a.drain_timeout = Some(v))
     }),

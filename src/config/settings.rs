@@ -33,7 +33,9 @@ pub struct Settings {
     /// After about this long a connection is told to reconnect; the server draws each one's age around it. `None`:
     /// never.
     pub max_connection_age: Option<Duration>,
-    /// How long a drain may take.
+    /// How long to go on as before after the health says NOT_SERVING: until those who route have heard of it.
+    pub drain_delay: Duration,
+    /// How long a drain may take, after the delay.
     pub drain_timeout: Duration,
     /// The policies at the start.
     pub policies: PolicySet,
@@ -107,6 +109,7 @@ impl Default for Settings {
             log_format: LogFormat::Text,
             limits: Limits::default(),
             max_connection_age: Some(Duration::from_secs(30 * 60)),
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(20),
             policies: PolicySet::default(),
             source: None,
@@ -175,6 +178,7 @@ impl Settings {
                 .max_connection_age
                 .or(file.max_connection_age)
                 .map_or(default.max_connection_age, Switch::on),
+            drain_delay: args.drain_delay.or(file.drain_delay).unwrap_or(default.drain_delay),
             drain_timeout: args
                 .drain_timeout
                 .or(file.drain_timeout)

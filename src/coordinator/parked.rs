@@ -1,13 +1,14 @@
 //! A parked caller's side: it waits for its reply until its own time is over, and leaves no lease behind when it goes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::flights::{Parking, Place, Reply, Waiter};
 use super::{Acquire, Acquired, Coordinator, Error, Granting};
-use crate::decision::{self, Answer, Busy, BusyCause, Decision, Grant, Key, LeaseId, Policy, Seq};
+use crate::decision::{self, Answer, Busy, BusyCause, Decision, Grant, LeaseId, Policy, Seq};
 use crate::store::{Loaded, Want};
 
 impl Coordinator {
@@ -48,30 +49,24 @@ impl Coordinator {
             place,
             reply,
         };
-        let reply = match tokio::time::timeout_at(until, &mut parked.reply).await {
-            Ok(reply) => reply,
-            Err(_) if self.flights.leave(&parked.place).is_some() => {
-                return self
-                    .wait_is_over(&request, over, policy)
-                    .await
-                    .map(|acquired| acquired.after(parked_at));
-            }
-            // Taken out of the queue at this very moment: the reply is on its way.
-            Err(_) => (&mut parked.reply).await,
-        };
-        match reply {
-            Ok(Reply::Answer(answer, bytes)) => {
+        let acquired = match parked.reply_until(until).await {
+            Some(Reply::Answer(answer, bytes)) => {
                 let bytes = answer.hit().and(bytes);
                 Ok(Acquired {
                     answer,
                     bytes,
                     degraded: false,
-                    waited: parked_at.elapsed(),
+                    waited: Duration::ZERO,
                 })
             }
-            Ok(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed).after(parked_at)),
-            Ok(Reply::Draining) | Err(_) => Err(Error::Draining),
-        }
+            Some(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed)),
+            Some(Reply::Draining) => Err(Error::Draining),
+            None => self.wait_is_over(&request, over, policy).await,
+        };
+        acquired.map(|acquired| Acquired {
+            waited: parked_at.elapsed(),
+            ..acquired
+        })
     }
 
     /// The caller could be granted the lease, but others wait for the same key: it stands at the end of their queue.
@@ -124,8 +119,15 @@ struct Parked {
 }
 
 impl Parked {
-    fn key(&self) -> &Key {
-        &self.place.flight.key
+    /// The reply; `None`: the wait is over, and the caller has left the queue.
+    async fn reply_until(&mut self, until: Instant) -> Option<Reply> {
+        let reply = match tokio::time::timeout_at(until, &mut self.reply).await {
+            Ok(reply) => reply,
+            Err(_) if self.coordinator.flights.leave(&self.place).is_some() => return None,
+            // Taken out of the queue at this very moment: the reply is on its way.
+            Err(_) => (&mut self.reply).await,
+        };
+        Some(reply.unwrap_or(Reply::Draining))
     }
 
     /// The lease of a reply that arrived and was not taken.
@@ -142,7 +144,7 @@ impl Drop for Parked {
     fn drop(&mut self) {
         self.coordinator.flights.leave(&self.place);
         if let Some(lease) = self.untaken() {
-            self.coordinator.give_back_later(self.key(), lease);
+            self.coordinator.give_back_later(&self.place.flight.key, lease);
         }
     }
 }
@@ -156,14 +158,14 @@ fn wait_ends(request: &Acquire, policy: &Policy, now: Instant) -> Instant {
 fn busy(cause: BusyCause) -> Acquired {
     let busy = Busy {
         retry_after: super::RETRY_SOON,
-        lease_remaining: std::time::Duration::ZERO,
+        lease_remaining: Duration::ZERO,
         cause,
     };
     Acquired {
         answer: Answer::Busy(busy),
         bytes: None,
         degraded: false,
-        waited: std::time::Duration::ZERO,
+        waited: Duration::ZERO,
     }
 }
 

@@ -127,7 +127,7 @@ impl Hub {
         // Who begins now has kept nothing, so there is nothing before to be applied. Who resumes may have received and not applied.
         let acknowledged = if resume == Resume::Now(head) { head.at } else { 0 };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let watcher = Watcher::new(id, filter, subscription.observe_only, resume.position(), acknowledged);
+        let watcher = Watcher::new(id, filter, subscription.observe_only, resume.sent(head), acknowledged);
         let watcher = Arc::new(watcher);
         registry.join(&watcher);
         Some((watcher, resume))
@@ -243,6 +243,16 @@ impl Resume {
     pub fn position(self) -> Position {
         match self {
             Resume::Now(position) | Resume::From(position) | Resume::Unknown(position) => position,
+        }
+    }
+
+    /// What an earlier stream may have sent, as far as this log has come. A cursor is only what the client says.
+    fn sent(self, head: Position) -> Position {
+        let position = self.position();
+        let same = position.epoch == head.epoch;
+        Position {
+            epoch: head.epoch,
+            at: if same { position.at.min(head.at) } else { 0 },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `CoordinatorService`: what services call.
 //!
-//! Each call is three steps: check and convert, ask the coordinator, convert back. Whatever else a call needs is not done here.
+//! Each call is three steps: check and convert, ask the coordinator, convert back. The answer is seen by `observe` on its way.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use futures_util::Stream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{convert, deadline, status, watch};
+use super::{convert, deadline, observe, status};
 use crate::coordinator::Coordinator;
+use crate::metrics::Metrics;
 use crate::proto;
 use crate::proto::coordinator_service_server::CoordinatorService;
 
@@ -21,12 +22,13 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[derive(Clone)]
 pub struct CoordinatorRpc {
     coordinator: Arc<Coordinator>,
+    metrics: Arc<Metrics>,
 }
 
 impl CoordinatorRpc {
-    /// Asks this one.
-    pub fn new(coordinator: Arc<Coordinator>) -> CoordinatorRpc {
-        CoordinatorRpc { coordinator }
+    /// Asks this one, and counts the answers.
+    pub fn new(coordinator: Arc<Coordinator>, metrics: Arc<Metrics>) -> CoordinatorRpc {
+        CoordinatorRpc { coordinator, metrics }
     }
 }
 
@@ -39,7 +41,9 @@ impl CoordinatorService for CoordinatorRpc {
         let answer_by = deadline::answer_by(request.metadata());
         let traceparent = traceparent(request.metadata());
         let question = convert::acquire(request.into_inner(), answer_by, traceparent)?;
+        let key = question.key.clone();
         let acquired = self.coordinator.acquire(question).await?;
+        observe::acquired(&self.metrics, key.namespace(), &acquired);
         Ok(Response::new(convert::acquired(acquired)))
     }
 
@@ -48,7 +52,9 @@ impl CoordinatorService for CoordinatorRpc {
         request: Request<proto::RenewLeaseRequest>,
     ) -> Result<Response<proto::RenewLeaseResponse>, Status> {
         let renewal = convert::renew(request.into_inner())?;
+        let key = renewal.key.clone();
         let renewed = self.coordinator.renew(renewal).await?;
+        observe::renewed(&self.metrics, key.namespace(), &renewed);
         Ok(Response::new(convert::renewed(renewed)))
     }
 
@@ -57,7 +63,9 @@ impl CoordinatorService for CoordinatorRpc {
         request: Request<proto::ReportValueRequest>,
     ) -> Result<Response<proto::ReportValueResponse>, Status> {
         let report = convert::report(request.into_inner())?;
+        let about = observe::About::of(&report);
         let reported = self.coordinator.report(report).await?;
+        about.reported(&self.metrics, &reported);
         Ok(Response::new(convert::reported(reported)))
     }
 
@@ -67,20 +75,20 @@ impl CoordinatorService for CoordinatorRpc {
     ) -> Result<Response<proto::InvalidateResponse>, Status> {
         let left = deadline::time_left(request.metadata());
         let invalidation = convert::invalidate(request.into_inner(), left)?;
+        let (namespace, mode) = (invalidation.namespace.clone(), invalidation.mode);
         let invalidated = self.coordinator.invalidate(invalidation).await?;
+        observe::invalidated(&self.metrics, &namespace, mode, &invalidated);
         Ok(Response::new(convert::invalidated(invalidated)))
     }
 
-    type WatchStream = watch::Watch<Streaming<proto::WatchRequest>>;
+    type WatchStream = Answers<proto::WatchResponse>;
 
     async fn watch(
         &self,
         request: Request<Streaming<proto::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Ok(Response::new(watch::watch(
-            self.coordinator.hub(),
-            request.into_inner(),
-        )))
+        let events = super::watch::watch(self.coordinator.hub(), request.into_inner());
+        Ok(Response::new(Box::pin(events)))
     }
 
     type PullRefreshesStream = Answers<proto::PullRefreshesResponse>;

@@ -83,7 +83,7 @@ impl Reason {
     ];
 
     /// Its name in `ErrorInfo.reason`, the trailer, logs and metrics.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Reason::InvalidField => "INVALID_FIELD",
             Reason::ValueTooLarge => "VALUE_TOO_LARGE",

@@ -26,13 +26,10 @@ const ADMIN: &str = "drover.v1.AdminService";
 fn replica() -> Routes {
     let store = Memory::new(Limits::default());
     let hub = Hub::new(store.feed(), HubLimits::default());
-    services(Coordinator::new(
-        store,
-        Policies::default(),
-        hub,
-        Dice::seeded(1),
-        1_000,
-    ))
+    services(
+        Coordinator::new(store, Policies::default(), hub, Dice::seeded(1), 1_000),
+        crate::metrics::Metrics::detached(),
+    )
 }
 
 /// A message with the five bytes that gRPC puts before it.

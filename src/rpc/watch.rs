@@ -40,10 +40,10 @@ pub fn watch<R>(hub: &Arc<Hub>, requests: R) -> Watch<R>
 where
     R: Stream<Item = Result<WatchRequest, Status>> + Unpin,
 {
-    let stopping = hub.stopping();
+    let (patience, stopping) = (sleep(PATIENCE), hub.stopping());
     let give_up = async move {
         tokio::select! {
-            () = sleep(PATIENCE) => Refusal::NoSubscribe,
+            () = patience => Refusal::NoSubscribe,
             () = stopping => Refusal::Draining,
         }
     };

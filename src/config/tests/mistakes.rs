@@ -46,8 +46,8 @@ fn an_unknown_name_is_told_with_the_near_one_or_with_all() {
         ),
         (
             "[server]\nport = 7117",
-            "drover.toml:2:1: server.port: unknown field; allowed: listen, http, max_connection_age, drain_timeout, \
-             store, max_entries, max_memory, max_waiters, max_watchers, log, log_format, otlp",
+            "drover.toml:2:1: server.port: unknown field; allowed: listen, http, max_connection_age, drain_delay, \
+             drain_timeout, store, max_entries, max_memory, max_waiters, max_watchers, log, log_format, otlp",
         ),
         (
             "[namespaces.shop.eu]\nfresh_ttl = \"1s\"",

@@ -145,6 +145,7 @@ fn every_option_has_its_variable_and_the_help_tells_the_true_default() {
         ("http", http.unwrap_or_else(|| "off".to_owned())),
         ("store", settings.store.as_str().to_owned()),
         ("max-connection-age", age.unwrap_or_else(|| "off".to_owned())),
+        ("drain-delay", write_duration(settings.drain_delay)),
         ("drain-timeout", write_duration(settings.drain_timeout)),
         ("max-entries", settings.limits.max_entries.to_string()),
         ("max-memory", write_size(settings.limits.max_memory)),

@@ -288,4 +288,17 @@ fn an_entry_goes_only_when_nothing_in_it_matters_any_more() {
     room.invalidate_settling(Named::Key, Mode::Drop, secs(3_600));
     assert_eq!(room.entry.gone_at(), room.now.after(secs(3_600)), "the lagging origin");
     assert_eq!(Entry::<Stored>::default().gone_at(), StoreTime::ZERO);
+    let mut room = Room::new();
+    let lease = room.grant(&ask("a"));
+    let unstored = Report {
+        do_not_store: true,
+        ..ended(lease, bytes())
+    };
+    room.report(&unstored);
+    room.entry.reported = None;
+    assert_eq!(
+        room.entry.gone_at(),
+        room.now.after(HAND_OVER),
+        "those that were parked"
+    );
 }

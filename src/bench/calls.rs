@@ -1,0 +1,269 @@
+//! Cases (a), (b) and (g): what the server's CPU pays for a call.
+//!
+//! *Invariants:* the servers of a case take turns in short slices, first in one order and then in the other, over connections that
+//! were open and warm before; the bare server carries messages as long as drover's were in a sample taken before; in (g) the number
+//! of keys stays what it is, because its rebuilds are forced on keys that are there.
+//!
+//! *Why slices:* a run of a second or two falls into one mood of a shared machine and the next run into another; with slices that
+//! are a fraction of it both servers of a pair see the same moods, and the pairs agree.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use anyhow::bail;
+use indicatif::ProgressBar;
+
+use super::Bench;
+use super::bare::Ask;
+use super::lane::{Keys, Lane, Work, populate};
+use super::load::{Load, Shape};
+use super::memory::{Filled, filled};
+use super::report::{CaseReport, Figure, Target};
+use super::side::Side;
+use super::stats::Pair;
+use super::unit::Unit;
+use super::wire::Exchange;
+
+/// A call may cost so many bare calls.
+const COST: Target = Target::RatioAtMost(1.25);
+/// With very many keys a call may cost so much more.
+const GROWTH: Target = Target::AtMost(1.10);
+/// Keys of (a), and the small population of (g).
+const FEW: u64 = 1_000;
+/// Slices of a run. Even: every server is first as often as last.
+const SLICES: u64 = 8;
+
+/// Case (a).
+pub async fn fresh(bench: &Bench) -> anyhow::Result<CaseReport> {
+    let (drover, bare) = (bench.drover().await?, bench.bare().await?);
+    populate(bench, &drover, 'a', FEW, &ProgressBar::hidden()).await?;
+    let lane = Lane::open(bench, &drover).await?;
+    let exchange = lane.sample_hits('a', FEW).await?;
+    let progress = bench.progress("(a) fresh key", rounds(bench));
+    let runs = compared(
+        bench,
+        (&lane, Work::Hits('a', FEW)),
+        (bare.as_ref(), Work::Echo(ask(exchange))),
+        &progress,
+    );
+    let mut report = CaseReport::new('a', "AcquireRebuild of a fresh key");
+    report.figures = runs.await?.figures()?;
+    report.carries("AcquireRebuild", exchange);
+    Ok(report)
+}
+
+/// Case (b).
+pub async fn rebuilds(bench: &Bench) -> anyhow::Result<CaseReport> {
+    let (drover, bare) = (bench.drover().await?, bench.bare().await?);
+    let lane = Lane::open(bench, &drover).await?;
+    let keys = Keys::Distinct('b', Arc::new(AtomicU64::new(0)));
+    let exchanges = lane.sample_rebuilds(&keys).await?;
+    let progress = bench.progress("(b) rebuild and report", rounds(bench));
+    let echoes = Work::Echoes(exchanges.map(ask));
+    let runs = compared(bench, (&lane, Work::Rebuilds(keys)), (bare.as_ref(), echoes), &progress);
+    let mut report = CaseReport::new('b', "AcquireRebuild + ReportValue over distinct keys, per call");
+    report.figures = runs.await?.figures()?;
+    report.carries("AcquireRebuild", exchanges[0]);
+    report.carries("ReportValue", exchanges[1]);
+    Ok(report)
+}
+
+/// Case (g): both with few and with many keys, on two servers, beside one bare server.
+pub async fn populations(bench: &Bench, slot: &mut Option<Filled>) -> anyhow::Result<CaseReport> {
+    if bench.args.connections * bench.args.concurrency > FEW as usize {
+        bail!("(g) rebuilds each of 1,000 keys one at a time: keep --connections × --concurrency at or below 1000");
+    }
+    let Filled { side: large, .. } = filled(bench, slot).await?;
+    let (small, bare) = (bench.drover().await?, Side::bare(bench.workers).await?);
+    populate(bench, &small, 'k', FEW, &ProgressBar::hidden()).await?;
+    let (few, many, echo) = (
+        Lane::open(bench, &small).await?,
+        Lane::open(bench, large).await?,
+        Lane::open(bench, &bare).await?,
+    );
+    let keys = bench.args.keys;
+    let hit = few.sample_hits('k', FEW).await?;
+    let exchanges = few.sample_rebuilds(&Keys::Standing('k', FEW)).await?;
+    let rebuilds = |count| Work::Rebuilds(Keys::Standing('k', count));
+    let parts = [
+        (
+            "(a)",
+            [
+                (&few, Work::Hits('k', FEW)),
+                (&many, Work::Hits('k', keys)),
+                (&echo, Work::Echo(ask(hit))),
+            ],
+        ),
+        (
+            "(b)",
+            [
+                (&few, rebuilds(FEW)),
+                (&many, rebuilds(keys)),
+                (&echo, Work::Echoes(exchanges.map(ask))),
+            ],
+        ),
+    ];
+    let many_keys = Unit::Count.shown(keys as f64);
+    let title = format!("(a) and (b) with 1,000 and with {many_keys} keys: server CPU a call");
+    let mut report = CaseReport::new('g', &title);
+    let progress = bench.progress("(g) few and many keys", 2 * rounds(bench));
+    for (name, works) in parts {
+        let mut runs: [Vec<Load>; 3] = Default::default();
+        for shape in shapes(bench) {
+            let loads = take_turns(&works, shape.1).await?;
+            progress.inc(1);
+            for (kept, load) in runs.iter_mut().zip(loads).filter(|_| shape.0) {
+                kept.push(load);
+            }
+        }
+        let [drover, larger, bare] = runs;
+        let (few, many) = (
+            Runs {
+                drover,
+                bare: bare.clone(),
+            },
+            Runs { drover: larger, bare },
+        );
+        report.figures.push(few.cost(&format!("{name} 1,000 keys"))?);
+        report.figures.push(many.cost(&format!("{name} {many_keys} keys"))?);
+        report
+            .figures
+            .push(growth(&format!("{name} {many_keys} ÷ 1,000 keys"), &few, &many)?);
+    }
+    progress.finish_and_clear();
+    report.carries("AcquireRebuild, hit", hit);
+    report.carries("AcquireRebuild, forced", exchanges[0]);
+    report.carries("ReportValue", exchanges[1]);
+    report
+        .notes
+        .push("rebuilds are forced on keys that are there, so that their number stays".to_owned());
+    Ok(report)
+}
+
+fn growth(name: &str, few: &Runs, many: &Runs) -> anyhow::Result<Figure> {
+    let costs = few
+        .drover
+        .iter()
+        .zip(&many.drover)
+        .filter_map(|(few, many)| few.cpu_per_call().zip(many.cpu_per_call()));
+    let pairs = costs
+        .map(|(few, many)| Pair {
+            drover: many / few,
+            bare: None,
+        })
+        .collect();
+    Figure::new(name, Unit::Times, pairs, Some(GROWTH))
+}
+
+fn ask(exchange: Exchange) -> Ask {
+    Ask::sized(exchange.request, exchange.answer, 0)
+}
+
+/// Rounds of a case: a short one that warms up, then the pairs.
+fn shapes(bench: &Bench) -> impl Iterator<Item = (bool, Shape)> + use<> {
+    let shape = bench.shape();
+    let warming = Shape {
+        calls: (shape.calls / 10).max(1),
+        ..shape
+    };
+    std::iter::once((false, warming)).chain(std::iter::repeat_n((true, shape), bench.args.pairs as usize))
+}
+
+fn rounds(bench: &Bench) -> u64 {
+    u64::from(bench.args.pairs) + 1
+}
+
+/// One run of each, cut into slices that alternate: 1, 2, 3, then 3, 2, 1, and so on.
+async fn take_turns(works: &[(&Lane<'_>, Work)], shape: Shape) -> anyhow::Result<Vec<Load>> {
+    let slice = Shape {
+        calls: shape.calls.div_ceil(SLICES),
+        max_time: shape.max_time / SLICES as u32,
+        ..shape
+    };
+    let mut loads: Vec<Option<Load>> = vec![None; works.len()];
+    for turn in 0..SLICES {
+        for place in 0..works.len() {
+            let index = if turn % 2 == 0 { place } else { works.len() - 1 - place };
+            let (lane, work) = &works[index];
+            let load = lane.run(work, slice).await?;
+            loads[index] = Some(match loads[index].take() {
+                Some(sum) => sum.and(&load)?,
+                None => load,
+            });
+        }
+    }
+    Ok(loads.into_iter().flatten().collect())
+}
+
+/// Runs of drover's work and of the bare work beside it.
+async fn compared(
+    bench: &Bench,
+    (lane, work): (&Lane<'_>, Work),
+    (bare, echoes): (Option<&Side>, Work),
+    progress: &ProgressBar,
+) -> anyhow::Result<Runs> {
+    let beside = match bare {
+        Some(side) => Some(Lane::open(bench, side).await?),
+        None => None,
+    };
+    let mut works = vec![(lane, work)];
+    works.extend(beside.as_ref().map(|lane| (lane, echoes)));
+    let mut runs = Runs {
+        drover: Vec::new(),
+        bare: Vec::new(),
+    };
+    for (counts, shape) in shapes(bench) {
+        let mut loads = take_turns(&works, shape).await?.into_iter();
+        if counts {
+            runs.drover.extend(loads.next());
+            runs.bare.extend(loads.next());
+        }
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(runs)
+}
+
+/// The loads of a case, in the order of the pairs.
+struct Runs {
+    drover: Vec<Load>,
+    bare: Vec<Load>,
+}
+
+impl Runs {
+    /// Pairs of what `number` reads from a load; a run that it cannot be read from is left out.
+    fn pairs(&self, number: impl Fn(&Load) -> Option<f64>) -> Vec<Pair> {
+        let bare = |index: usize| self.bare.get(index).and_then(&number);
+        let runs = self.drover.iter().enumerate();
+        runs.filter_map(|(index, load)| {
+            Some(Pair {
+                drover: number(load)?,
+                bare: bare(index),
+            })
+        })
+        .collect()
+    }
+
+    fn cost(&self, name: &str) -> anyhow::Result<Figure> {
+        Figure::new(name, Unit::Nanoseconds, self.pairs(Load::cpu_per_call), Some(COST))
+    }
+
+    /// The cost, if it can be read, and what the clients saw.
+    fn figures(&self) -> anyhow::Result<Vec<Figure>> {
+        let mut figures = Vec::new();
+        if self.drover.iter().any(|load| load.cpu_per_call().is_some()) {
+            figures.push(self.cost("server CPU a call")?);
+        }
+        figures.push(Figure::new(
+            "calls",
+            Unit::PerSecond,
+            self.pairs(|load| Some(load.rate())),
+            None,
+        )?);
+        for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
+            let pairs = self.pairs(|load| Some(load.quantile(share)));
+            figures.push(Figure::new(name, Unit::Nanoseconds, pairs, None)?);
+        }
+        Ok(figures)
+    }
+}
