@@ -159,9 +159,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             None,
         ),
         (true, None) => {
-            let (url, own) = own_server::start()
-                .await
-                .context("the lab's own drover does not start")?;
+            let (url, own) = own_server::start().await?;
             (Some(Client::connect(&url, &args.namespace, callers).await?), Some(own))
         }
     };

@@ -130,6 +130,7 @@ impl Origin {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use tokio_util::task::TaskTracker;
 
     #[tokio::test(start_paused = true)]
     async fn queries_beyond_its_connections_wait_for_one() {
@@ -137,7 +138,7 @@ mod tests {
         origin.begin();
         let asked: Vec<_> = (0..4)
             .map(|_| {
-                tokio::spawn({
+                TaskTracker::new().spawn({
                     let origin = origin.clone();
                     async move { origin.query().await }
                 })
@@ -158,7 +159,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_query_brings_the_data_of_its_beginning() {
         let origin = Arc::new(Origin::new(Duration::from_millis(200), 1));
-        let slow = tokio::spawn({
+        let slow = TaskTracker::new().spawn({
             let origin = origin.clone();
             async move { origin.query().await }
         });

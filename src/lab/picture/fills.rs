@@ -63,7 +63,7 @@ fn panel(canvas: &Canvas<'_>, floor: i32, fill: &Fill, times: &Scale) -> anyhow:
         _ => format!("all live {}", time(fill.first)),
     };
     name(canvas, fill.kind, &explained, floor - FILL / 2)?;
-    for tick in counts.ticks(3) {
+    for tick in counts.ticks(4) {
         let y = counts.at(tick);
         canvas.line((TIMES.0, y), (TIMES.1, y), if tick == 0.0 { LINE } else { FAINT }, 1)?;
         canvas.text((TIMES.0 - 8, y - 1), &count(tick as u64), Ink::new(11, MUTED).ending())?;

@@ -38,7 +38,7 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, herds: &[Herd], finding: &Finding) ->
         Ink::new(13, INK).bold(),
     )?;
     canvas.text((WAITS.0, top + 18), "How long callers waited", Ink::new(13, INK).bold())?;
-    axis(canvas, &times, (lanes, bottom), 6, "since the herd was let go")?;
+    axis(canvas, &times, (lanes, bottom), 7, "since the herd was let go")?;
     axis(canvas, &waits, (lanes, bottom), 3, "")?;
     let slow = waits.at(SLOW.as_secs_f64());
     canvas.dashed((slow, lanes), (slow, bottom), MUTED)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
 
 use super::{Plan, World, draws};
 use crate::lab::origin::{Origin, Query};
@@ -70,7 +71,7 @@ async fn one(kind: Kind, plan: &Plan, world: &World) -> anyhow::Result<Race> {
     let began = origin.begin();
 
     bar.set_message("a slow reader queries");
-    let slow = tokio::spawn({
+    let slow = TaskTracker::new().spawn({
         let (strategy, key, mut rng) = (strategy.clone(), key.clone(), draws(plan.seed, 0));
         async move { strategy.get(&key, &mut rng).await }
     });

@@ -179,7 +179,7 @@ mod tests {
         let drover = Drover::new(client, origin.clone(), LIVES);
         let herd: Vec<_> = (0..200)
             .map(|_| {
-                tokio::spawn({
+                TaskTracker::new().spawn({
                     let drover = drover.clone();
                     async move { drover.get("k").await }
                 })
@@ -255,7 +255,7 @@ mod tests {
         let (_fake, client) = fake::start().await;
         let origin = Arc::new(Origin::new(QUERY, 20));
         let drover = Drover::new(client, origin.clone(), LIVES);
-        let slow = tokio::spawn({
+        let slow = TaskTracker::new().spawn({
             let drover = drover.clone();
             async move { drover.get("k").await }
         });

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_util::task::TaskTracker;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -55,7 +56,7 @@ pub async fn start() -> (Arc<Fake>, Arc<Client>) {
     let (send, incoming) = mpsc::unbounded_channel();
     let incoming = UnboundedReceiverStream::new(incoming).map(Ok::<_, std::io::Error>);
     let service = CoordinatorServiceServer::from_arc(fake.clone());
-    tokio::spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
+    TaskTracker::new().spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
     let client = Client::over(
         vec![channel(&send).await, channel(&send).await],
         channel(&send).await,
