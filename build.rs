@@ -25,6 +25,7 @@ fn generate() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(out.join("drover_descriptor.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .bytes(".")
+        .codec_path("crate::rpc::Codec")
         // `cargo doc` reads the proto comments as Markdown and doctests; they are written for people who read the proto.
         .compile_fds(descriptors)?;
     Ok(())

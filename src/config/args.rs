@@ -1,0 +1,288 @@
+//! The options of `drover serve`.
+//!
+//! *Owns* their names, help and the form of their values. Every option is an `Option`: what is absent here comes from
+//! the file, then from [`Settings::default`](super::Settings). The `[server]` table of the file is read into the same
+//! struct, so that a name and a rule exist once.
+//!
+//! *Why not* clap's own default values: they hide whether somebody chose a value, and the file stands between the two.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::Overrides;
+use super::units::{Refusal, read_address, read_count, read_duration, read_size};
+use crate::decision::LONGEST;
+
+/// Where the state lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreKind {
+    /// In this process: one replica, gone when it ends.
+    #[default]
+    Memory,
+}
+
+impl StoreKind {
+    /// As in the configuration and the logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StoreKind::Memory => "memory",
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+/// Something that may be switched `off`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Switch<T> {
+    /// Off.
+    Off,
+    /// On, with this.
+    On(T),
+}
+
+impl<T> Switch<T> {
+    /// `None` when it is off.
+    pub fn on(self) -> Option<T> {
+        match self {
+            Switch::Off => None,
+            Switch::On(value) => Some(value),
+        }
+    }
+}
+
+/// Options of `drover serve`, as given by flags or the environment.
+#[derive(Args, Clone, Debug, Default, PartialEq)]
+pub struct ServeArgs {
+    /// Where gRPC is served [default: 127.0.0.1:7117]
+    ///
+    /// Port 0 takes a free one; the start-up line says which.
+    #[arg(
+        long, env = "DROVER_LISTEN", hide_env_values = true,
+        value_name = "ADDR", value_parser = address, help_heading = "Listening"
+    )]
+    pub listen: Option<SocketAddr>,
+
+    /// Where /livez, /readyz and /metrics are served, or `off` [default: 127.0.0.1:7118]
+    #[arg(
+        long, env = "DROVER_HTTP", hide_env_values = true,
+        value_name = "ADDR", value_parser = address_or_off, help_heading = "Listening"
+    )]
+    pub http: Option<Switch<SocketAddr>>,
+
+    /// Connections are told to reconnect after about this long, or `off` [default: 30m]
+    ///
+    /// So that callers spread over replicas that came later. Each connection's age is drawn around it; running calls
+    /// finish.
+    #[arg(
+        long, env = "DROVER_MAX_CONNECTION_AGE", hide_env_values = true,
+        value_name = "DURATION", value_parser = age, help_heading = "Listening"
+    )]
+    pub max_connection_age: Option<Switch<Duration>>,
+
+    /// How long to go on as before once the health says NOT_SERVING at a shutdown [default: 0s]
+    ///
+    /// Set it where whoever routes to drover hears of that with a delay: 5s suits most Kubernetes clusters.
+    #[arg(
+        long, env = "DROVER_DRAIN_DELAY", hide_env_values = true,
+        value_name = "DURATION", value_parser = drain, help_heading = "Listening"
+    )]
+    pub drain_delay: Option<Duration>,
+
+    /// How long a shutdown may take before what is left is cut [default: 20s]
+    ///
+    /// It begins after the delay. Keep both together below the grace period of whatever sends SIGTERM.
+    #[arg(
+        long, env = "DROVER_DRAIN_TIMEOUT", hide_env_values = true,
+        value_name = "DURATION", value_parser = drain, help_heading = "Listening"
+    )]
+    pub drain_timeout: Option<Duration>,
+
+    /// Where the state lives: `memory` [default: memory]
+    ///
+    /// `memory` is this process: for one replica. Stores that several replicas share come with the next release.
+    #[arg(
+        long, env = "DROVER_STORE", hide_env_values = true,
+        value_name = "STORE", value_parser = store, help_heading = "State"
+    )]
+    pub store: Option<StoreKind>,
+
+    /// Policies and settings, a TOML file; policies are reloaded when it changes
+    ///
+    /// `drover config check FILE` says what is wrong with one. Flags win over the environment, the environment over the
+    /// file.
+    #[arg(
+        long,
+        env = "DROVER_CONFIG",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "State"
+    )]
+    pub config: Option<PathBuf>,
+
+    /// Keys known at once; beyond it the least useful are forgotten [default: 2000000]
+    #[arg(
+        long, env = "DROVER_MAX_ENTRIES", hide_env_values = true,
+        value_name = "COUNT", value_parser = entries, help_heading = "Limits"
+    )]
+    pub max_entries: Option<usize>,
+
+    /// Memory for values and entries, such as 64MiB [default: 1GiB]
+    #[arg(
+        long, env = "DROVER_MAX_MEMORY", hide_env_values = true,
+        value_name = "SIZE", value_parser = memory, help_heading = "Limits"
+    )]
+    pub max_memory: Option<u64>,
+
+    /// Callers parked at once, over all keys; more are answered "overloaded" [default: 100000]
+    #[arg(
+        long, env = "DROVER_MAX_WAITERS", hide_env_values = true,
+        value_name = "COUNT", value_parser = many, help_heading = "Limits"
+    )]
+    pub max_waiters: Option<usize>,
+
+    /// Watch streams at once; more are answered "overloaded" [default: 10000]
+    #[arg(
+        long, env = "DROVER_MAX_WATCHERS", hide_env_values = true,
+        value_name = "COUNT", value_parser = many, help_heading = "Limits"
+    )]
+    pub max_watchers: Option<usize>,
+
+    /// What is logged, such as `warn` or `info,drover=debug` [default: info]
+    #[arg(
+        long, env = "DROVER_LOG", hide_env_values = true,
+        value_name = "FILTER", value_parser = filter, help_heading = "Telemetry"
+    )]
+    pub log: Option<String>,
+
+    /// How log lines look: `text` for people, `json` for machines [default: text]
+    #[arg(
+        long, env = "DROVER_LOG_FORMAT", hide_env_values = true,
+        value_name = "FORMAT", value_parser = log_format, help_heading = "Telemetry"
+    )]
+    pub log_format: Option<LogFormat>,
+
+    /// Where traces are sent by OTLP over gRPC, such as http://localhost:4317, or `off` [default: off]
+    #[arg(
+        long, env = "DROVER_OTLP", hide_env_values = true,
+        value_name = "URL", value_parser = otlp, help_heading = "Telemetry"
+    )]
+    pub otlp: Option<Switch<String>>,
+
+    /// What is said about policies.
+    #[command(flatten)]
+    pub policies: Overrides,
+}
+
+const ADDRESS: &str = "IP:PORT, such as 127.0.0.1:7117 or [::]:7117";
+
+pub(super) fn address(text: &str) -> Result<SocketAddr, Refusal> {
+    read_address(text).map_err(|problem| Refusal::new(problem, ADDRESS))
+}
+
+pub(super) fn address_or_off(text: &str) -> Result<Switch<SocketAddr>, Refusal> {
+    or_off(text, read_address, &format!("off or {ADDRESS}"))
+}
+
+pub(super) fn age(text: &str) -> Result<Switch<Duration>, Refusal> {
+    let allowed = "off or 1s to 30d, such as 30m";
+    let read = |text: &str| within(read_duration(text)?, Duration::from_secs(1), LONGEST);
+    or_off(text, read, allowed)
+}
+
+pub(super) fn drain(text: &str) -> Result<Duration, Refusal> {
+    read_duration(text)
+        .and_then(|length| within(length, Duration::ZERO, Duration::from_secs(3600)))
+        .map_err(|problem| Refusal::new(problem, "0s to 1h, such as 20s"))
+}
+
+pub(super) fn store(text: &str) -> Result<StoreKind, Refusal> {
+    match text {
+        "memory" => Ok(StoreKind::Memory),
+        _ => Err(Refusal::new(
+            "not a store of this release",
+            "memory (stores that replicas share come with the next release)",
+        )),
+    }
+}
+
+pub(super) fn entries(text: &str) -> Result<usize, Refusal> {
+    count(text, 1_000, 1_000_000_000, "1000 to 1000000000")
+}
+
+pub(super) fn many(text: &str) -> Result<usize, Refusal> {
+    count(text, 1, 10_000_000, "1 to 10000000")
+}
+
+pub(super) fn memory(text: &str) -> Result<u64, Refusal> {
+    read_size(text)
+        .and_then(|size| within(size, 16 << 20, u64::MAX))
+        .map_err(|problem| Refusal::new(problem, "16MiB or more, such as 1GiB"))
+}
+
+pub(super) fn filter(text: &str) -> Result<String, Refusal> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    // The library takes a word that is no level for the name of a part, so that a slip of the pen would silence the
+    // log.
+    let slip = |word: &str| !word.contains(['=', '[']) && !levels.contains(&word.trim().to_ascii_lowercase().as_str());
+    let parsed = tracing_subscriber::EnvFilter::builder().parse(text);
+    if parsed.is_ok() && !text.split(',').any(slip) {
+        return Ok(text.to_owned());
+    }
+    Err(Refusal::new(
+        "not a log filter",
+        "off, error, warn, info, debug or trace, also for parts, such as info,drover::store=debug",
+    ))
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, Refusal> {
+    LogFormat::from_str(text, false).map_err(|_| Refusal::new("not a log format", "text, json"))
+}
+
+pub(super) fn otlp(text: &str) -> Result<Switch<String>, Refusal> {
+    let read = |text: &str| {
+        let good = text.parse::<http::Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|h| !h.is_empty())
+        });
+        good.then(|| text.to_owned())
+            .ok_or_else(|| "not an OTLP address".to_owned())
+    };
+    or_off(text, read, "off or http(s)://HOST:PORT, such as http://localhost:4317")
+}
+
+fn or_off<T>(text: &str, read: impl Fn(&str) -> Result<T, String>, allowed: &str) -> Result<Switch<T>, Refusal> {
+    if text == "off" {
+        return Ok(Switch::Off);
+    }
+    read(text)
+        .map(Switch::On)
+        .map_err(|problem| Refusal::new(problem, allowed))
+}
+
+fn count(text: &str, least: u64, most: u64, allowed: &str) -> Result<usize, Refusal> {
+    read_count(text)
+        .and_then(|number| within(number, least, most))
+        .and_then(|number| usize::try_from(number).map_err(|_| "too large".to_owned()))
+        .map_err(|problem| Refusal::new(problem, allowed))
+}
+
+fn within<T: PartialOrd>(value: T, least: T, most: T) -> Result<T, String> {
+    if value < least {
+        Err("too small".to_owned())
+    } else if value > most {
+        Err("too large".to_owned())
+    } else {
+        Ok(value)
+    }
+}

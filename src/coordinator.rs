@@ -1,0 +1,293 @@
+//! Where the four parts meet: load, decide, commit, answer or park.
+//!
+//! *Owns* the order of these steps, who is parked, and what is finished although its caller has left. *Never* decides: each rule is in
+//! `decision`, each fact in the store.
+//!
+//! *Invariants.* A decision is committed against the revision it was made from, or made again. Callers of one key that must wait stand
+//! in one queue, oldest first; a newcomer does not overtake it. Reports, renewals and invalidations never queue behind parked
+//! callers: nothing here is held while waiting.
+//!
+//! | to follow | read |
+//! |---|---|
+//! | a question | [`Coordinator::acquire`], then `parked` for the caller's side and `flight` for the queue's |
+//! | a report or a renewal | `report` |
+//! | an invalidation | `invalidate` |
+//! | what operators see | `inspect` |
+
+mod api;
+mod detach;
+mod dice;
+mod flight;
+mod flights;
+mod inspect;
+mod invalidate;
+mod parked;
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::flights::Flights;
+use crate::config::Policies;
+use crate::decision::{self, Answer, Ask, Decision, Grant, Key, LeaseId, Policy};
+use crate::fanout::{Hub, Listener, Record, ResetReason};
+use crate::store::{Commit, Event, Loaded, Outcome, Store, StoreError, Want};
+pub use api::{
+    Acquire, Acquired, Description, Error, Invalidate, Invalidated, LeaseInfo, MAX_TAGS, NamespaceInfo, Renew, Renewed,
+    ReportValue, Reported,
+};
+pub use dice::Dice;
+
+/// When to try again after something that passes soon.
+const RETRY_SOON: Duration = Duration::from_millis(100);
+
+/// The coordinator of a replica.
+pub struct Coordinator {
+    store: Arc<dyn Store>,
+    policies: Policies,
+    hub: Arc<Hub>,
+    flights: Flights,
+    dice: Dice,
+    draining: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What became of a grant.
+enum Granting {
+    /// The caller has the lease; how the entry is now.
+    Granted(Answer, Loaded),
+    /// Something has changed: how it is now.
+    Conflict(Loaded),
+}
+
+impl Coordinator {
+    /// Over a store, with the policies in force and room for so many parked callers. From now on it hears what the store commits.
+    pub fn new(
+        store: Arc<dyn Store>,
+        policies: Policies,
+        hub: Arc<Hub>,
+        dice: Dice,
+        max_waiters: usize,
+    ) -> Arc<Coordinator> {
+        let coordinator = Arc::new(Coordinator {
+            store,
+            policies,
+            hub,
+            flights: Flights::new(max_waiters),
+            dice,
+            draining: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        coordinator.store.feed().listen(coordinator.clone());
+        coordinator
+    }
+
+    /// The watchers.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The policies in force.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Callers parked at this replica.
+    pub fn parked(&self) -> usize {
+        self.flights.parked()
+    }
+
+    /// Answers everybody who is parked, and parks nobody any more. Reports, renewals and invalidations go on.
+    pub fn drain(&self) {
+        self.draining.cancel();
+        for flight in self.flights.all() {
+            flight.bell.notify_one();
+        }
+    }
+
+    /// Waits until everything that was begun is finished; after [`Coordinator::drain`].
+    pub async fn finished(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    fn policy(&self, namespace: &str) -> Result<Arc<Policy>, Error> {
+        self.policies
+            .of(namespace)
+            .ok_or_else(|| Error::UnknownNamespace(namespace.to_owned()))
+    }
+
+    /// May the caller rebuild, is there something to use, or is somebody on it? May park the caller.
+    pub async fn acquire(self: &Arc<Self>, request: Acquire) -> Result<Acquired, Error> {
+        let policy = self.policy(request.key.namespace())?;
+        let want = Want {
+            bytes: !request.ask.omit_value,
+            rings: false,
+        };
+        let mut loaded = self
+            .store
+            .load(&request.key, decision::tags_asked(&request.ask), want)
+            .await?;
+        if request.ask.is_too_far_ahead(loaded.now) {
+            return Err(Error::InvalidField {
+                field: "min_fencing_token",
+                problem:
+                    "more than a day ahead of the store's time; send the highest token that your own store has seen"
+                        .to_owned(),
+            });
+        }
+        loop {
+            match decision::acquire(&loaded.view(), &request.ask, &policy, self.dice.draw()) {
+                Decision::Answer(answer) => return Ok(Acquired::at_once(answer, &loaded)),
+                Decision::Wait(wait) => {
+                    return self
+                        .park(request, wait.on, Some((wait.when_over, loaded)), &policy)
+                        .await;
+                }
+                Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
+                // Others have been waiting for longer.
+                Decision::Grant(grant) if self.flights.get(&request.key).is_some() => {
+                    return self.queue(request, *grant, loaded, &policy).await;
+                }
+                Decision::Grant(grant) => match self.grant(&loaded, &request.ask, *grant, &policy).await? {
+                    Granting::Granted(answer, _) => return Ok(Acquired::at_once(answer, &loaded)),
+                    Granting::Conflict(now) => loaded = now,
+                },
+            }
+        }
+    }
+
+    /// Commits a grant. It is finished even if its caller leaves, and then given back.
+    async fn grant(
+        self: &Arc<Self>,
+        loaded: &Loaded,
+        ask: &Ask,
+        grant: Grant,
+        policy: &Policy,
+    ) -> Result<Granting, StoreError> {
+        let key = &loaded.snapshot.key;
+        let mut commit = Commit::new(key, loaded, grant.draft.clone());
+        commit.not_before = grant.not_before;
+        commit.above = grant.above;
+        commit.events = grant
+            .supersedes
+            .iter()
+            .filter(|(lease, _)| !lease.holder.is_empty())
+            .map(|(lease, reason)| Event::LeaseRevoked {
+                key: key.clone(),
+                lease: lease.id(),
+                holder: lease.holder.clone(),
+                reason: *reason,
+            })
+            .collect();
+        let store = self.store.clone();
+        let orphaned = (self.clone(), key.clone());
+        let outcome = detach::finish(&self.tasks, async move { store.commit(commit).await }, move |outcome| {
+            orphaned.0.clone().give_back_outcome(&orphaned.1, outcome)
+        })
+        .await?;
+        match outcome {
+            Outcome::Conflict(now) => Ok(Granting::Conflict(now)),
+            Outcome::Committed(committed) => {
+                let after = Loaded {
+                    snapshot: committed.snapshot,
+                    generations: loaded.generations.clone(),
+                    now: committed.now,
+                };
+                match after.snapshot.entry.lease.as_deref() {
+                    Some(lease) => {
+                        tracing::debug!(?key, holder = %ask.holder, token = lease.token.0, cause = grant.cause.as_str(), "granted");
+                        let answer = decision::granted(&grant, lease, after.now, after.snapshot.entry.cost, policy);
+                        Ok(Granting::Granted(answer, after))
+                    }
+                    None => Err(StoreError::Unknown(
+                        "a grant was committed without its lease; this is a bug in the store".to_owned(),
+                    )),
+                }
+            }
+        }
+    }
+
+    fn give_back_outcome(self: Arc<Self>, key: &Key, outcome: Result<Outcome, StoreError>) {
+        let Ok(Outcome::Committed(committed)) = outcome else {
+            return;
+        };
+        if let Some(lease) = committed.snapshot.entry.lease.as_deref().map(decision::Lease::id) {
+            self.give_back_later(key, lease);
+        }
+    }
+
+    /// Gives a lease back whose caller left before it was told.
+    fn give_back_later(self: &Arc<Self>, key: &Key, lease: LeaseId) {
+        let (coordinator, key) = (self.clone(), key.clone());
+        self.tasks
+            .spawn(async move { coordinator.give_back(&key, lease).await });
+    }
+
+    async fn give_back(&self, key: &Key, lease: LeaseId) {
+        let given = self.change(key, |loaded| {
+            decision::give_back(&loaded.view(), lease).map(|draft| Commit::new(key, loaded, draft))
+        });
+        match given.await {
+            Ok(_) => tracing::debug!(
+                ?key,
+                token = lease.token.0,
+                "a grant whose caller had left was given back"
+            ),
+            Err(error) => {
+                tracing::warn!(?key, token = lease.token.0, %error, "a grant whose caller had left could not be given back; it ends with its time")
+            }
+        }
+    }
+
+    /// Commits what `decide` makes of the entry, again for as long as somebody else is faster. `None` from it: there is nothing to do.
+    async fn change(&self, key: &Key, decide: impl Fn(&Loaded) -> Option<Commit>) -> Result<bool, StoreError> {
+        let mut loaded = self.store.load(key, &[], Want::default()).await?;
+        loop {
+            let Some(commit) = decide(&loaded) else {
+                return Ok(false);
+            };
+            match self.store.commit(commit).await? {
+                Outcome::Committed(_) => return Ok(true),
+                Outcome::Conflict(now) => loaded = now,
+            }
+        }
+    }
+}
+
+impl Acquired {
+    fn at_once(answer: Answer, loaded: &Loaded) -> Acquired {
+        let bytes = answer.hit().and_then(|_| loaded.snapshot.bytes.clone());
+        Acquired {
+            answer,
+            bytes,
+            degraded: false,
+            waited: Duration::ZERO,
+        }
+    }
+}
+
+impl Listener for Coordinator {
+    fn rung(&self, key: &Key) {
+        self.flights.ring(key);
+    }
+
+    fn logged(&self, _: &Record) {}
+
+    fn reset(&self, _: ResetReason) {
+        // Rings may have been lost with the log.
+        for flight in self.flights.all() {
+            flight.bell.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

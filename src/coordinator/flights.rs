@@ -1,0 +1,372 @@
+//! Callers that are parked: one queue a key, oldest first.
+//!
+//! *Owns* who waits for which key at this replica. *Never* decides what they get: [`flight`](super::flight) asks `decision` for that.
+//!
+//! *Invariants.* A key has a flight if and only if a task looks after it; the task ends only by taking the flight out of the table
+//! while its queue is empty, under the table's lock, so a caller is never parked in a queue that nobody looks after. Queues are
+//! bounded a key (policy) and in total.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hashbrown::DefaultHashBuilder;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use super::Error;
+use crate::decision::{Answer, Ask, Grant, Key, Seq};
+use crate::store::Bytes;
+
+const SHARDS: usize = 16;
+/// So many callers are looked at while a queue is held.
+const STEP: usize = 256;
+
+/// All flights of a replica.
+pub struct Flights {
+    shards: Box<[Mutex<HashMap<Key, Arc<Flight>, DefaultHashBuilder>>]>,
+    hasher: DefaultHashBuilder,
+    parked: AtomicUsize,
+    most: usize,
+}
+
+/// The parked callers of one key.
+pub struct Flight {
+    /// Which.
+    pub key: Key,
+    /// Rings when there is something to look at.
+    pub bell: Notify,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    next_ticket: u64,
+    next_attempt: u64,
+    /// The lease that the flight's task last saw; none, if it saw none.
+    current: Seq,
+    waiters: BTreeMap<u64, Waiter>,
+    /// Of the callers that may retry: a retry takes the place of its first try.
+    by_request: HashMap<Arc<str>, u64>,
+}
+
+/// A parked caller.
+pub struct Waiter {
+    /// Its question.
+    pub ask: Ask,
+    /// The number of the lease that it waits for.
+    pub on: Seq,
+    /// Which try at the question this is, within the flight.
+    attempt: u64,
+    /// Where its answer goes.
+    reply: oneshot::Sender<Reply>,
+}
+
+/// How a wait ends.
+pub enum Reply {
+    /// With an answer.
+    Answer(Answer, Option<Bytes>),
+    /// A retry of the same question has taken the place.
+    Replaced,
+    /// This replica is about to leave.
+    Draining,
+}
+
+/// What becomes of a parked caller that was looked at.
+pub enum Judgement {
+    /// It goes on waiting, for the lease with this number.
+    Stays(Seq),
+    /// It has its answer.
+    Gets(Reply),
+    /// It may rebuild, if the store takes the grant.
+    Promote(Box<Grant>),
+}
+
+/// How far a walk through a queue came.
+pub enum Walk {
+    /// To the end.
+    Done,
+    /// It goes on with this ticket.
+    GoesOn(u64),
+    /// To a caller that may rebuild.
+    Promote(u64, Ask, Box<Grant>),
+}
+
+/// A place in a queue, for one try at a question.
+pub struct Place {
+    /// Of which flight.
+    pub flight: Arc<Flight>,
+    ticket: u64,
+    attempt: u64,
+}
+
+/// What became of an attempt to park.
+pub enum Parking {
+    /// In the queue; `true`: the flight is new and needs a task.
+    Parked(Place, bool),
+    /// The key has as many as its policy allows.
+    KeyFull,
+}
+
+impl Flights {
+    /// None yet, and never more than `most` parked callers.
+    pub fn new(most: usize) -> Flights {
+        Flights {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: DefaultHashBuilder::default(),
+            parked: AtomicUsize::new(0),
+            most,
+        }
+    }
+
+    /// Callers parked at this replica.
+    pub fn parked(&self) -> usize {
+        self.parked.load(Ordering::Relaxed)
+    }
+
+    /// Callers parked for a key.
+    pub fn parked_for(&self, key: &Key) -> usize {
+        self.get(key).map_or(0, |flight| flight.queue.lock().waiters.len())
+    }
+
+    /// Callers parked, by namespace.
+    pub fn census(&self) -> HashMap<String, u64> {
+        let mut counts = HashMap::new();
+        for shard in &self.shards {
+            for (key, flight) in shard.lock().iter() {
+                *counts.entry(key.namespace().to_owned()).or_default() += flight.queue.lock().waiters.len() as u64;
+            }
+        }
+        counts
+    }
+
+    /// The flight of a key.
+    pub fn get(&self, key: &Key) -> Option<Arc<Flight>> {
+        self.shard(key).lock().get(key).cloned()
+    }
+
+    /// Every flight there is.
+    pub fn all(&self) -> Vec<Arc<Flight>> {
+        self.shards
+            .iter()
+            .flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Rings for a key, if anybody is parked for it.
+    pub fn ring(&self, key: &Key) {
+        if let Some(flight) = self.shard(key).lock().get(key) {
+            flight.bell.notify_one();
+        }
+    }
+
+    /// Parks a caller at the end of its key's queue, or in the place of the try that it repeats.
+    pub fn park(&self, key: &Key, waiter: Waiter, most_of_key: usize) -> Result<Parking, Error> {
+        let mut shard = self.shard(key).lock();
+        let known = shard.get(key).cloned();
+        let is_new = known.is_none();
+        let flight = known.unwrap_or_else(|| Flight::new(key));
+        let mut queue = flight.queue.lock();
+        let on = waiter.on;
+        let replaced = queue.place_of(&waiter);
+        if replaced.is_none() {
+            if queue.waiters.len() >= most_of_key {
+                return Ok(Parking::KeyFull);
+            }
+            if self.parked.fetch_add(1, Ordering::Relaxed) >= self.most {
+                self.parked.fetch_sub(1, Ordering::Relaxed);
+                return Err(Error::Overloaded {
+                    what: "too many callers are parked at this replica",
+                    retry_after: super::RETRY_SOON,
+                });
+            }
+        }
+        let (ticket, attempt) = queue.take_in(waiter, replaced);
+        if on != queue.current {
+            flight.bell.notify_one();
+        }
+        drop(queue);
+        if is_new {
+            shard.insert(key.clone(), flight.clone());
+        }
+        Ok(Parking::Parked(
+            Place {
+                flight,
+                ticket,
+                attempt,
+            },
+            is_new,
+        ))
+    }
+
+    /// Takes a caller out of its queue; `None`: it has its answer already.
+    pub fn leave(&self, place: &Place) -> Option<Waiter> {
+        let mut queue = place.flight.queue.lock();
+        queue
+            .waiters
+            .get(&place.ticket)
+            .filter(|waiter| waiter.attempt == place.attempt)?;
+        let waiter = queue.take_out(place.ticket)?;
+        self.parked.fetch_sub(1, Ordering::Relaxed);
+        if queue.waiters.is_empty() {
+            place.flight.bell.notify_one();
+        }
+        Some(waiter)
+    }
+
+    /// Takes the flight out of the table if nobody is parked in it any more.
+    pub fn close(&self, flight: &Arc<Flight>) -> bool {
+        let mut shard = self.shard(&flight.key).lock();
+        let empty = flight.queue.lock().waiters.is_empty();
+        if empty {
+            shard.remove(&flight.key);
+            if shard.is_empty() && shard.capacity() > 1_024 {
+                shard.shrink_to_fit();
+            }
+        }
+        empty
+    }
+
+    fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Arc<Flight>, DefaultHashBuilder>> {
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    }
+}
+
+impl Flight {
+    fn new(key: &Key) -> Arc<Flight> {
+        Arc::new(Flight {
+            key: key.clone(),
+            bell: Notify::new(),
+            queue: Mutex::default(),
+        })
+    }
+
+    /// Callers parked.
+    pub fn len(&self) -> usize {
+        self.queue.lock().waiters.len()
+    }
+
+    /// Those parked now have smaller tickets.
+    pub fn cohort(&self) -> u64 {
+        self.queue.lock().next_ticket + 1
+    }
+
+    /// Takes note of the lease that a load has shown. `true`: somebody has parked since `cohort` who waits for something else,
+    /// so that this load says nothing about it.
+    pub fn saw(&self, current: Seq, cohort: u64) -> bool {
+        let mut queue = self.queue.lock();
+        queue.current = current;
+        queue.waiters.range(cohort..).any(|(_, waiter)| waiter.on != current)
+    }
+
+    /// Looks at the callers from `from` to before `end`, oldest first and a bounded number at a time, and does with each what
+    /// `judge` says. It holds the queue while it does.
+    pub fn walk(&self, flights: &Flights, from: u64, end: u64, mut judge: impl FnMut(&Waiter) -> Judgement) -> Walk {
+        let mut queue = self.queue.lock();
+        let step: Vec<u64> = queue
+            .waiters
+            .range(from..end)
+            .take(STEP)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        let full = step.len() == STEP;
+        let mut next = from;
+        for ticket in step {
+            let Some(waiter) = queue.waiters.get_mut(&ticket) else {
+                continue;
+            };
+            match judge(waiter) {
+                Judgement::Stays(on) => {
+                    waiter.on = on;
+                    waiter.ask.parked_on = waiter.ask.parked_on.or(on.is_some().then_some(on));
+                }
+                Judgement::Promote(decision) => return Walk::Promote(ticket, waiter.ask.clone(), decision),
+                Judgement::Gets(reply) => {
+                    if let Some(waiter) = queue.take_out(ticket) {
+                        flights.parked.fetch_sub(1, Ordering::Relaxed);
+                        let _ = waiter.reply.send(reply);
+                    }
+                }
+            }
+            next = ticket + 1;
+        }
+        if full { Walk::GoesOn(next) } else { Walk::Done }
+    }
+
+    /// Gives a caller its answer. The reply comes back if the caller is not there any more.
+    pub fn answer(&self, flights: &Flights, ticket: u64, reply: Reply) -> Result<(), Reply> {
+        let Some(waiter) = self.queue.lock().take_out(ticket) else {
+            return Err(reply);
+        };
+        flights.parked.fetch_sub(1, Ordering::Relaxed);
+        waiter.reply.send(reply)
+    }
+}
+
+impl Waiter {
+    /// A caller with a question, and where its answer goes.
+    pub fn new(ask: Ask, on: Seq) -> (Waiter, oneshot::Receiver<Reply>) {
+        let (reply, answer) = oneshot::channel();
+        (
+            Waiter {
+                ask,
+                on,
+                attempt: 0,
+                reply,
+            },
+            answer,
+        )
+    }
+
+    /// Whether it has left without a word.
+    pub fn is_gone(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+impl Queue {
+    /// Where the first try of this caller's question is parked.
+    fn place_of(&self, waiter: &Waiter) -> Option<u64> {
+        let request_id = &waiter.ask.request_id;
+        if request_id.is_empty() {
+            return None;
+        }
+        let ticket = *self.by_request.get(request_id)?;
+        self.waiters
+            .get(&ticket)
+            .filter(|first| first.ask.holder == waiter.ask.holder)
+            .map(|_| ticket)
+    }
+
+    /// The ticket is the place in the queue; the attempt tells a retry from its first try, which must not find it there.
+    fn take_in(&mut self, mut waiter: Waiter, replaces: Option<u64>) -> (u64, u64) {
+        self.next_attempt += 1;
+        waiter.attempt = self.next_attempt;
+        let ticket = match replaces {
+            Some(place) => place,
+            None => {
+                self.next_ticket += 1;
+                self.next_ticket
+            }
+        };
+        if let Some(first) = self.take_out(ticket) {
+            waiter.ask.parked_on = first.ask.parked_on;
+            let _ = first.reply.send(Reply::Replaced);
+        }
+        if !waiter.ask.request_id.is_empty() {
+            self.by_request.insert(waiter.ask.request_id.clone(), ticket);
+        }
+        let attempt = waiter.attempt;
+        self.waiters.insert(ticket, waiter);
+        (ticket, attempt)
+    }
+
+    fn take_out(&mut self, ticket: u64) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&ticket)?;
+        if self.by_request.get(&waiter.ask.request_id) == Some(&ticket) {
+            self.by_request.remove(&waiter.ask.request_id);
+        }
+        Some(waiter)
+    }
+}

@@ -1,0 +1,187 @@
+//! Making values old: keys, tags, a whole namespace; and waiting until every watcher knows.
+
+use std::sync::Arc;
+
+use futures_util::{TryStreamExt, stream};
+
+use super::{Coordinator, Error, Invalidate, Invalidated, detach};
+use crate::decision::{self, Body, Key, LostReason, Policy, Seq, Tag};
+use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Snapshot, StoreError, Target, Want};
+
+/// Keys of one call that are under way at once.
+const AT_ONCE: usize = 64;
+
+/// One target, committed.
+struct Done {
+    target: Target,
+    number: Seq,
+    position: u64,
+    revoked: u32,
+}
+
+impl Coordinator {
+    /// Makes values old. An answer means that all of it is committed; after an error, parts may be, and it is safe to repeat.
+    ///
+    /// What was begun is finished even if the caller leaves: half an invalidation helps nobody.
+    pub async fn invalidate(self: &Arc<Self>, request: Invalidate) -> Result<Invalidated, Error> {
+        let policy = self.policy(&request.namespace)?;
+        let (coordinator, work) = (self.clone(), request.clone());
+        let commits = async move { coordinator.invalidate_all(&work, &policy).await };
+        let done = detach::finish(&self.tasks, commits, |_| ()).await?;
+        tracing::info!(
+            target: "drover::audit",
+            namespace = %request.namespace,
+            targets = request.targets.len(),
+            mode = request.mode.as_str(),
+            reason = %request.reason,
+            "invalidated",
+        );
+        let position = done.iter().map(|done| done.position).max().unwrap_or_default();
+        let barrier = self
+            .hub
+            .barrier(
+                position,
+                &request.namespace,
+                &request.targets,
+                request.wait_for_watchers,
+            )
+            .await;
+        Ok(Invalidated {
+            leases_revoked: done.iter().map(|done| done.revoked).sum(),
+            targets: done.into_iter().map(|done| (done.target, done.number)).collect(),
+            watchers: count(barrier.watchers),
+            acknowledged: count(barrier.acknowledged),
+            confirmed: barrier.confirmed,
+            laggards: barrier.laggards,
+        })
+    }
+
+    async fn invalidate_all(self: &Arc<Self>, request: &Invalidate, policy: &Policy) -> Result<Vec<Done>, StoreError> {
+        stream::iter(request.targets.iter().cloned().map(Ok))
+            .map_ok(|target| async move {
+                match target {
+                    Target::Key(key) => self.invalidate_key(key, request, policy).await,
+                    Target::Tag(tag) => self.invalidate_covering(Some(tag), request).await,
+                    Target::Everything => self.invalidate_covering(None, request).await,
+                }
+            })
+            .try_buffered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    async fn invalidate_key(&self, key: Key, request: &Invalidate, policy: &Policy) -> Result<Done, StoreError> {
+        let mut loaded = self.store.load(&key, &[], Want::default()).await?;
+        loop {
+            let view = loaded.view();
+            let lease = view.lease().cloned();
+            let invalidation = decision::invalidate(&view, request.mode, request.settle, policy);
+            let mut events = vec![Event::Invalidated {
+                namespace: request.namespace.clone(),
+                target: Target::Key(key.clone()),
+                mode: request.mode,
+            }];
+            events.extend(
+                lease
+                    .iter()
+                    .filter(|lease| !lease.holder.is_empty())
+                    .map(|lease| Event::LeaseRevoked {
+                        key: key.clone(),
+                        lease: lease.id(),
+                        holder: lease.holder.clone(),
+                        reason: LostReason::Invalidated,
+                    }),
+            );
+            let commit = Commit {
+                draft: invalidation.draft,
+                bytes: if invalidation.body == Body::Clear {
+                    NewBytes::Clear
+                } else {
+                    NewBytes::Keep
+                },
+                events,
+                ..Commit::new(&key, &loaded, decision::Draft::default())
+            };
+            match self.store.commit(commit).await? {
+                Outcome::Conflict(now) => loaded = now,
+                Outcome::Committed(committed) => {
+                    return Ok(Done {
+                        target: Target::Key(key),
+                        number: committed.number,
+                        position: committed.position,
+                        revoked: u32::from(lease.is_some()),
+                    });
+                }
+            }
+        }
+    }
+
+    async fn invalidate_covering(&self, tag: Option<Tag>, request: &Invalidate) -> Result<Done, StoreError> {
+        let covering = Covering {
+            namespace: request.namespace.clone(),
+            tag: tag.clone(),
+            mode: request.mode,
+            settle: request.settle,
+        };
+        let invalidated = self.store.invalidate(covering).await?;
+        let revoked = self.revoke_covered(&request.namespace, tag.as_ref()).await;
+        Ok(Done {
+            target: tag.map_or(Target::Everything, Target::Tag),
+            number: invalidated.number,
+            position: invalidated.position,
+            revoked,
+        })
+    }
+
+    /// Commits what every looker sees already: the covered leases are none any more. So their holders are told, and those
+    /// who wait for them are promoted at once. A lease that escapes it (the store fails in between) is still none to anybody who looks.
+    async fn revoke_covered(&self, namespace: &str, tag: Option<&Tag>) -> u32 {
+        let leases = match self.store.leases(Some(namespace)).await {
+            Ok(leases) => leases,
+            Err(error) => {
+                tracing::warn!(namespace, %error, "holders of covered leases could not be told; their reports are refused all the same");
+                return 0;
+            }
+        };
+        let mut revoked = 0;
+        for snapshot in leases.iter().filter(|snapshot| is_covered(snapshot, tag)) {
+            match self.revoke(&snapshot.key).await {
+                Ok(true) => revoked += 1,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(key = ?snapshot.key, %error, "a covered lease could not be revoked; it counts as none all the same")
+                }
+            }
+        }
+        revoked
+    }
+
+    async fn revoke(&self, key: &Key) -> Result<bool, StoreError> {
+        self.change(key, |loaded| {
+            let lease = loaded.snapshot.entry.lease.as_deref()?;
+            let mut commit = Commit::new(key, loaded, decision::revoke(&loaded.view())?);
+            if !lease.holder.is_empty() {
+                let (lease, holder) = (lease.id(), lease.holder.clone());
+                commit.events.push(Event::LeaseRevoked {
+                    key: key.clone(),
+                    lease,
+                    holder,
+                    reason: LostReason::Invalidated,
+                });
+            }
+            Some(commit)
+        })
+        .await
+    }
+}
+
+fn count(watchers: usize) -> u32 {
+    u32::try_from(watchers).unwrap_or(u32::MAX)
+}
+
+fn is_covered(snapshot: &Snapshot, tag: Option<&Tag>) -> bool {
+    let Some(tag) = tag else { return true };
+    let entry = &snapshot.entry;
+    entry.lease.as_deref().is_some_and(|lease| lease.tags().contains(tag))
+        || entry.value.as_ref().is_some_and(|value| value.tags().contains(tag))
+}

@@ -1,0 +1,279 @@
+//! Who waits, for how long, and what the end of the wait brings.
+
+use tokio::time::{Instant, advance};
+
+use super::*;
+use crate::decision::BusyCause;
+
+#[tokio::test(start_paused = true)]
+async fn a_herd_is_reduced_to_one_rebuild_and_everybody_is_handed_its_value() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let mut herd = Vec::new();
+    for _ in 0..1_000 {
+        herd.push(replica.park(question()).await);
+    }
+    assert_eq!(replica.0.parked(), 1_000);
+    assert!(accepted(&replica.report(rebuild(&first).lease, value()).await));
+    for caller in herd {
+        let acquired = ended(caller).await;
+        assert!(hit(&acquired).fresh);
+        assert_eq!(acquired.bytes.as_deref(), Some(&b"value"[..]));
+    }
+    assert_eq!(replica.0.parked(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_lease_promotes_the_oldest_parked_caller_and_nobody_else() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let (oldest, second) = (replica.park(question()).await, replica.park(question()).await);
+    replica.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    let promoted = ended(oldest).await;
+    assert_eq!(rebuild(&promoted).cause, Cause::Takeover);
+    assert!(rebuild(&promoted).lease.token > rebuild(&first).lease.token);
+    assert!(!second.is_finished());
+    replica.report(rebuild(&promoted).lease, value()).await;
+    assert!(hit(&ended(second).await).fresh);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_holder_is_replaced_when_its_lease_is_over() {
+    let replica = replica();
+    let started = Instant::now();
+    let first = replica.ask(question_with(|ask| ask.lease_ttl = Some(seconds(3)))).await;
+    let waiting = replica.park(question()).await;
+    let promoted = waiting.await.expect("no panic").expect("the store answers");
+    assert_eq!(rebuild(&promoted).cause, Cause::Takeover);
+    assert!(
+        started.elapsed() >= seconds(3) && started.elapsed() < Duration::from_millis(3_050),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(!accepted(&replica.report(rebuild(&first).lease, value()).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_promoted_caller_that_left_gives_way_to_the_next() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let (leaves, stays) = (replica.park(question()).await, replica.park(question()).await);
+    leaves.abort();
+    replica.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    assert_eq!(rebuild(&ended(stays).await).cause, Cause::Takeover);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_cancels_leaves_alone() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let (leaves, stays) = (replica.park(question()).await, replica.park(question()).await);
+    leaves.abort();
+    settle().await;
+    assert_eq!(replica.0.parked(), 1);
+    replica.report(rebuild(&first).lease, value()).await;
+    assert!(hit(&ended(stays).await).fresh);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_by_its_own_time() {
+    let replica = replica();
+    replica.ask(question()).await;
+    let started = Instant::now();
+    let acquired = replica
+        .ask(Acquire {
+            wait: Some(seconds(2)),
+            ..question()
+        })
+        .await;
+    assert!(matches!(acquired.answer, Answer::Busy(busy) if busy.cause == BusyCause::WaitElapsed));
+    assert_eq!((started.elapsed(), acquired.waited), (seconds(2), seconds(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_before_the_deadline_of_its_call() {
+    let replica = replica();
+    replica.ask(question()).await;
+    let started = Instant::now();
+    replica
+        .ask(Acquire {
+            answer_by: Some(started + seconds(1)),
+            ..question()
+        })
+        .await;
+    assert_eq!(started.elapsed(), seconds(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_without_time_to_wait_is_answered_at_once() {
+    let replica = replica();
+    replica.ask(question()).await;
+    let acquired = replica
+        .ask(Acquire {
+            wait: Some(Duration::ZERO),
+            ..question()
+        })
+        .await;
+    assert!(matches!(acquired.answer, Answer::Busy(_)));
+    assert_eq!(acquired.waited, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_sends_everybody_away_for_the_back_off_and_then_one_may_try() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let waiting = replica.park(question()).await;
+    replica.report(rebuild(&first).lease, failure()).await;
+    let Answer::KeepOff(keep_off) = ended(waiting).await.answer else {
+        panic!("expected a back-off")
+    };
+    assert_eq!((keep_off.failures, &*keep_off.message), (1, "the origin is down"));
+    assert!(matches!(replica.ask(question()).await.answer, Answer::KeepOff(_)));
+    advance(seconds(2)).await;
+    assert_eq!(rebuild(&replica.ask(question()).await).cause, Cause::Miss);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_that_is_not_to_be_stored_reaches_those_who_were_parked_and_nobody_else() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let waiting = replica.park(question()).await;
+    replica
+        .report_with(rebuild(&first).lease, value(), |report| report.do_not_store = true)
+        .await;
+    let handed = ended(waiting).await;
+    assert!(hit(&handed).fresh && hit(&handed).expiry.fresh_for.is_zero());
+    assert_eq!(handed.bytes.as_deref(), Some(&b"value"[..]));
+    rebuild(&replica.ask(question()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_does_not_overtake_those_who_wait() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let waiting = replica.park(question()).await;
+    // The lease ends, and before the queue has been looked at a newcomer asks.
+    let coordinator = replica.0.clone();
+    let report = Report {
+        lease: rebuild(&first).lease,
+        outcome: Outcome::Abandoned,
+        cost: None,
+        tags: Vec::new(),
+        lifetimes: Lifetimes::default(),
+        do_not_store: false,
+    };
+    coordinator
+        .report(ReportValue {
+            key: key(),
+            report,
+            bytes: None,
+        })
+        .await
+        .expect("the store answers");
+    let newcomer = replica
+        .ask(Acquire {
+            wait: Some(Duration::ZERO),
+            ..question()
+        })
+        .await;
+    assert!(matches!(newcomer.answer, Answer::Busy(_)), "{newcomer:?}");
+    assert_eq!(rebuild(&ended(waiting).await).cause, Cause::Takeover);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_only_read_wait_for_whoever_takes_over() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let reads = replica.park(question_with(|ask| ask.intent = Intent::Read)).await;
+    let takes_over = replica.park(question()).await;
+    replica.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    let promoted = ended(takes_over).await;
+    assert!(!reads.is_finished(), "there is a rebuild to wait for");
+    replica.report(rebuild(&promoted).lease, value()).await;
+    assert!(hit(&ended(reads).await).fresh);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_only_read_get_a_miss_when_nobody_takes_over() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let reads = replica.park(question_with(|ask| ask.intent = Intent::Read)).await;
+    replica.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    assert_eq!(ended(reads).await.answer, Answer::Miss);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_takes_the_place_of_its_first_try() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let named = || question_with(|ask| ask.request_id = "q1".into());
+    let (try_one, other) = (replica.park(named()).await, replica.park(question()).await);
+    let try_two = replica.park(named()).await;
+    assert!(matches!(ended(try_one).await.answer, Answer::Busy(_)));
+    assert_eq!(replica.0.parked(), 2);
+    replica.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    rebuild(&ended(try_two).await);
+    assert!(!other.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_has_no_more_parked_callers_than_its_policy_allows() {
+    let replica = Replica::with(Policy {
+        max_waiters_per_key: 2,
+        ..Policy::default()
+    });
+    replica.ask(question()).await;
+    let _parked = (replica.park(question()).await, replica.park(question()).await);
+    let acquired = replica.ask(question()).await;
+    assert!(matches!(acquired.answer, Answer::Busy(busy) if busy.cause == BusyCause::TooManyWaiters));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_has_no_more_parked_callers_than_it_has_room_for() {
+    let replica = Replica::over(Memory::new(Limits::default()), Policy::default(), 1);
+    replica.ask(question()).await;
+    let _parked = replica.park(question()).await;
+    assert!(matches!(
+        replica.0.acquire(question()).await,
+        Err(Error::Overloaded { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_replicas_over_one_store_promote_one_caller_between_them() {
+    let store = Memory::new(Limits::default());
+    let here = Replica::over(store.clone(), Policy::default(), 100);
+    let there = Replica::over(store, Policy::default(), 100);
+    let first = here.ask(question()).await;
+    let waiting = [
+        here.park(question()).await,
+        there.park(question()).await,
+        there.park(question()).await,
+    ];
+    here.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    assert_eq!(waiting.iter().filter(|caller| caller.is_finished()).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_at_one_replica_ends_waits_at_the_other() {
+    let store = Memory::new(Limits::default());
+    let here = Replica::over(store.clone(), Policy::default(), 100);
+    let there = Replica::over(store, Policy::default(), 100);
+    let first = here.ask(question()).await;
+    let waiting = there.park(question()).await;
+    here.report(rebuild(&first).lease, value()).await;
+    assert!(hit(&ended(waiting).await).fresh);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_sends_parked_callers_elsewhere_and_still_takes_reports() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let waiting = replica.park(question()).await;
+    replica.0.drain();
+    settle().await;
+    assert!(matches!(waiting.await.expect("no panic"), Err(Error::Draining)));
+    assert!(accepted(&replica.report(rebuild(&first).lease, value()).await));
+    assert!(hit(&replica.ask(question()).await).fresh);
+    replica.0.finished().await;
+}

@@ -1,0 +1,61 @@
+//! The rules, pure: who rebuilds, what is served meanwhile, which report counts, how long a value lives, what an invalidation does.
+//!
+//! *Owns* every rule of drover, and the facts that the rules speak of.
+//!
+//! *Never does* I/O, reads a clock, draws a random number, allocates a channel or knows a library: it is `std` only, and
+//! `cargo check --lib --no-default-features` proves it. Time comes in as a [`View`]'s `now`, randomness as a [`Draw`], and what is to
+//! be written goes out as a [`Draft`] that the store stamps when it commits.
+//!
+//! *Invariants.* Total: every input has an answer, nothing panics. "Somebody holds it" and "your grant is old" are outcomes,
+//! not errors. A grant is current only if no newer one exists and no invalidation has a greater number ([`View::makes_old`]).
+//!
+//! *Why*: one implementation of the rules serves every store, every rule is a table test and a property test, and one simulation
+//! can drive thousands of schedules through the real thing.
+//!
+//! | to learn | read |
+//! |---|---|
+//! | what is known of a key | [`Entry`], [`Generations`], [`View`] |
+//! | the decision table | [`acquire`] |
+//! | how a lease ends | [`report()`], [`invalidate()`], [`revoke`], [`give_back`] |
+//! | how long a value lives | [`Planned`], [`Expiry`], [`Jitter`] |
+
+mod acquire;
+mod backoff;
+mod draw;
+mod entry;
+mod generation;
+mod ids;
+mod invalidate;
+mod lifetime;
+mod outcome;
+mod policy;
+mod renew;
+mod report;
+mod time;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use acquire::{Ask, Intent, TOKEN_AHEAD, acquire, facts, granted, instead, lease_length, tags_asked, trouble};
+pub use backoff::fan;
+pub use draw::{Draw, Purpose};
+pub use entry::{
+    Cause, Content, Draft, Drafted, Entry, HAND_OVER, Lease, Mark, Number, REMEMBER_REPORT, Reported, Stage, Stamp,
+    Stored, Trouble, Value,
+};
+pub use generation::{Generation, Generations, Verdict};
+pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
+pub use invalidate::{Invalidation, Mode, invalidate};
+pub use lifetime::{Expiry, Lifetimes, Planned, smooth};
+pub use outcome::{
+    Answer, Body, Busy, BusyCause, Decision, Grant, Hit, HitContent, KeepOff, LostReason, Rebuild, Rejection,
+    RenewDecision, ReportAnswer, ReportDecision, Wait,
+};
+pub use policy::{
+    Backoff, Jitter, JitterAmount, JitterMode, LONGEST, MAX_VALUE_BYTES, Policy, PolicyError, SHORTEST_LEASE, StoreDown,
+};
+pub use renew::{give_back, renew, revoke};
+pub use report::{Outcome, Report, accepted, report};
+pub use time::{StoreTime, When, micros};
+pub use view::{Band, Standing, View};

@@ -1,0 +1,389 @@
+//! May this caller rebuild, is there something to use, or is somebody already on it?
+//!
+//! One function a column of the decision table in `README.md`, one `match` arm a row. The order is: the caller's own lease again,
+//! somebody's lease, no grant allowed, nobody's lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Answer, Band, Busy, BusyCause, Cause, Content, Decision, Draw, Expiry, Grant, Hit, KeepOff, LONGEST, Lease,
+    LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Tag, Trouble, View, Wait, When, fan,
+};
+
+/// A question about a key.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Who asks; may be empty.
+    pub holder: Arc<str>,
+    /// The same in the retries of one question; may be empty.
+    pub request_id: Arc<str>,
+    /// Why.
+    pub intent: Intent,
+    /// Whether stale will do.
+    pub accept_stale: bool,
+    /// The caller has this version's bytes.
+    pub known_version: Seq,
+    /// Facts only.
+    pub omit_value: bool,
+    /// Wanted length of the lease.
+    pub lease_ttl: Option<Duration>,
+    /// The highest token that the caller's own store has seen.
+    pub min_token: Seq,
+    /// Tags that are known before the value is.
+    pub tags: Option<Arc<[Tag]>>,
+    /// A version at or below this does not count as present.
+    pub newer_than: Seq,
+    /// W3C traceparent of the caller.
+    pub traceparent: Option<Arc<str>>,
+    /// Of a caller that has been parked: the number of the grant it was first parked on.
+    pub parked_on: Option<Seq>,
+}
+
+/// Why the caller asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Rebuild on a miss.
+    Use,
+    /// The caller's early-expiry draw fired.
+    Early,
+    /// Rebuild although fresh.
+    Force,
+    /// Never rebuild.
+    Read,
+}
+
+/// How far ahead of the store's time a caller's own highest token may lie.
+pub const TOKEN_AHEAD: Duration = Duration::from_secs(24 * 3600);
+/// A busy caller is not told to come back sooner.
+const SOONEST: Duration = Duration::from_millis(100);
+
+impl Ask {
+    /// A question with nothing special about it.
+    pub fn plain() -> Ask {
+        Ask {
+            holder: Arc::default(),
+            request_id: Arc::default(),
+            intent: Intent::Use,
+            accept_stale: true,
+            known_version: Seq::NONE,
+            omit_value: false,
+            lease_ttl: None,
+            min_token: Seq::NONE,
+            tags: None,
+            newer_than: Seq::NONE,
+            traceparent: None,
+            parked_on: None,
+        }
+    }
+
+    /// Whether `min_token` is so far ahead that following it would run the sequence away from time.
+    pub fn is_too_far_ahead(&self, now: StoreTime) -> bool {
+        self.min_token.0 > now.after(TOKEN_AHEAD).0
+    }
+
+    fn tags(&self) -> &[Tag] {
+        self.tags.as_deref().unwrap_or_default()
+    }
+
+    /// A retry of the question that this lease answered.
+    fn is_answered_by(&self, lease: &Lease) -> bool {
+        let same = self.request_id == lease.request_id && self.holder == lease.holder;
+        same && !self.request_id.is_empty() && self.intent != Intent::Read
+    }
+
+    /// What the value is to this caller.
+    fn band(&self, view: &View<'_>) -> Band {
+        let Some(standing) = view.standing() else {
+            let dropped = view.entry.value.is_some() || view.entry.mark.is_some();
+            return Band::Absent(if dropped { Cause::Invalidated } else { Cause::Miss });
+        };
+        if standing.value.version <= self.newer_than {
+            return Band::Absent(Cause::Lost);
+        }
+        if standing.ended_wait_on(self.parked_on, view.now) {
+            return Band::Fresh;
+        }
+        match standing.band(view.now) {
+            Band::Stale | Band::StaleOnError if !self.accept_stale => Band::Absent(Cause::Stale),
+            band => band,
+        }
+    }
+
+    /// A forced rebuild is done for those that were parked on it once its value is there, however late they come to look.
+    fn effective_intent(&self, view: &View<'_>) -> Intent {
+        let served = view
+            .standing()
+            .is_some_and(|standing| standing.is_built_since(self.parked_on));
+        if served && matches!(self.intent, Intent::Force | Intent::Early) {
+            Intent::Use
+        } else {
+            self.intent
+        }
+    }
+}
+
+/// Decides about a question. `policy` is that of the key's namespace.
+pub fn acquire(view: &View<'_>, ask: &Ask, policy: &Policy, draw: Draw) -> Decision {
+    let question = Question {
+        view,
+        ask,
+        policy,
+        draw,
+        band: ask.band(view),
+        intent: ask.effective_intent(view),
+    };
+    match view.lease() {
+        Some(lease) if ask.is_answered_by(lease) => Decision::Answer(question.same_lease_again(lease)),
+        Some(lease) => question.held(lease),
+        None if view.retry_at().is_some() => Decision::Answer(question.no_grant_allowed()),
+        None => question.unheld(),
+    }
+}
+
+/// The answer to the caller whose grant the store took. `lease` is as committed, `now` the time of the commit.
+pub fn granted(grant: &Grant, lease: &Lease, now: StoreTime, cost: Duration, policy: &Policy) -> Answer {
+    Answer::Rebuild(Box::new(Rebuild {
+        lease: lease.id(),
+        ttl: lease.deadline.since(now),
+        max_hold: lease.hold_until.since(now),
+        cause: grant.cause,
+        fallback: grant.fallback.clone(),
+        fallback_on_failure_only: grant.fallback_on_failure_only,
+        planned: Expiry::upper_bound(policy, cost),
+        max_value_bytes: policy.max_value_bytes,
+    }))
+}
+
+/// The answer to a caller that could be granted the lease, but behind whom others have been waiting for longer: as if they had
+/// it already.
+pub fn instead(grant: Grant, draw: Draw) -> Answer {
+    match grant.fallback {
+        Some(hit) => Answer::Hit(hit),
+        None => Answer::Busy(Busy {
+            retry_after: fan(SOONEST, draw),
+            lease_remaining: Duration::ZERO,
+            cause: BusyCause::WaitElapsed,
+        }),
+    }
+}
+
+/// The facts of the value, for people: there is one while any band holds it, whoever asks.
+pub fn facts(view: &View<'_>, policy: &Policy) -> Option<Hit> {
+    let standing = view.standing()?;
+    let fresh = match standing.band(view.now) {
+        Band::Fresh => true,
+        Band::Stale | Band::StaleOnError => false,
+        Band::Absent(_) => return None,
+    };
+    let ask = Ask {
+        omit_value: true,
+        ..Ask::plain()
+    };
+    Some(hit(view, &standing, fresh, view.lease().is_some(), &ask, policy))
+}
+
+/// How the origin has been failing, while it is.
+pub fn trouble(view: &View<'_>, draw: Draw) -> Option<KeepOff> {
+    let at = view.retry_at()?;
+    view.entry
+        .trouble
+        .as_deref()
+        .map(|trouble| keep_off(trouble, at.since(view.now), draw))
+}
+
+fn keep_off(trouble: &Trouble, left: Duration, draw: Draw) -> KeepOff {
+    KeepOff {
+        retry_after: fan(left, draw).min(LONGEST),
+        failures: trouble.failures,
+        message: trouble.message.clone(),
+    }
+}
+
+/// A caller's own lease length, cut to what the policy allows.
+pub fn lease_length(asked: Option<Duration>, policy: &Policy) -> Duration {
+    asked
+        .unwrap_or(policy.lease_ttl)
+        .clamp(SHORTEST_LEASE, policy.max_hold.max(SHORTEST_LEASE))
+}
+
+/// Everything that the answer depends on.
+struct Question<'a> {
+    view: &'a View<'a>,
+    ask: &'a Ask,
+    policy: &'a Policy,
+    draw: Draw,
+    band: Band,
+    intent: Intent,
+}
+
+impl Question<'_> {
+    fn held(&self, lease: &Lease) -> Decision {
+        match self.band {
+            Band::Fresh if self.intent == Intent::Force => self.wait(lease, self.busy(lease)),
+            Band::Fresh => Decision::Answer(self.hit(true, true)),
+            // Whoever insists on a new value gets it from the running rebuild, as on a miss.
+            Band::Stale if self.intent == Intent::Force => self.wait(lease, self.hit(false, true)),
+            Band::Stale => Decision::Answer(self.hit(false, true)),
+            Band::StaleOnError => self.wait(lease, self.hit(false, true)),
+            Band::Absent(_) => self.wait(lease, self.busy(lease)),
+        }
+    }
+
+    fn no_grant_allowed(&self) -> Answer {
+        match self.band {
+            Band::Fresh => self.hit(true, false),
+            Band::Stale | Band::StaleOnError => self.hit(false, false),
+            Band::Absent(_) => self.keep_off(),
+        }
+    }
+
+    fn unheld(&self) -> Decision {
+        let reads = self.intent == Intent::Read;
+        match self.band {
+            Band::Fresh => match self.intent {
+                Intent::Early => self.grant(Cause::Early),
+                Intent::Force => self.grant(Cause::Forced),
+                Intent::Use | Intent::Read => Decision::Answer(self.hit(true, false)),
+            },
+            Band::Stale | Band::StaleOnError if reads => Decision::Answer(self.hit(false, false)),
+            Band::Absent(_) if reads => Decision::Answer(Answer::Miss),
+            Band::Stale | Band::StaleOnError => self.grant(Cause::Stale),
+            Band::Absent(cause) => self.grant(cause),
+        }
+    }
+
+    /// A retry whose first answer was lost.
+    fn same_lease_again(&self, lease: &Lease) -> Answer {
+        let (fallback, fallback_on_failure_only) = self.fallback();
+        Answer::Rebuild(Box::new(Rebuild {
+            lease: lease.id(),
+            ttl: lease.deadline.since(self.view.now),
+            max_hold: lease.hold_until.since(self.view.now),
+            cause: lease.cause,
+            fallback,
+            fallback_on_failure_only,
+            planned: Expiry::upper_bound(self.policy, self.view.entry.cost),
+            max_value_bytes: self.policy.max_value_bytes,
+        }))
+    }
+
+    fn grant(&self, underlying: Cause) -> Decision {
+        let entry = self.view.entry;
+        // A lease that is still here is over or revoked. Whoever was parked on it takes over, and so does whoever finds that its
+        // holder never came back; one that an invalidation revoked explains itself by that.
+        let abandoned = entry
+            .lease
+            .as_deref()
+            .filter(|lease| !self.view.makes_old(lease.token, lease.tags()));
+        let takes_over = self.ask.parked_on.is_some() || abandoned.is_some();
+        let cause = if takes_over { Cause::Takeover } else { underlying };
+        let lease = Lease {
+            token: Number::Next,
+            secret: self.draw.secret,
+            holder: self.ask.holder.clone(),
+            request_id: self.ask.request_id.clone(),
+            cause,
+            granted_at: When::now(),
+            deadline: When::after(lease_length(self.ask.lease_ttl, self.policy)),
+            hold_until: When::after(self.policy.max_hold),
+            tags: self.ask.tags.clone(),
+            traceparent: self.ask.traceparent.clone(),
+        };
+        let (fallback, fallback_on_failure_only) = self.fallback();
+        // What the grant relies on being over.
+        let lease_over = abandoned.map_or(StoreTime::ZERO, |lease| lease.deadline);
+        let pause_over = entry
+            .trouble
+            .as_ref()
+            .map_or(StoreTime::ZERO, |trouble| trouble.retry_at);
+        let mut draft = match (entry.lease.as_deref(), abandoned) {
+            (Some(revoked), None) => self.view.without_revoked(revoked),
+            _ => entry.draft(),
+        };
+        draft.lease = Some(Box::new(lease));
+        Decision::Grant(Box::new(Grant {
+            draft,
+            not_before: lease_over.max(pause_over),
+            above: self.ask.min_token,
+            cause,
+            fallback,
+            fallback_on_failure_only,
+            supersedes: entry.lease.as_deref().map(|lease| match abandoned {
+                Some(_) => (lease.clone(), LostReason::Superseded),
+                None => (lease.clone(), LostReason::Invalidated),
+            }),
+        }))
+    }
+
+    fn wait(&self, lease: &Lease, when_over: Answer) -> Decision {
+        Decision::Wait(Wait {
+            on: lease.token,
+            until: lease.deadline,
+            when_over,
+        })
+    }
+
+    fn busy(&self, lease: &Lease) -> Answer {
+        let left = lease.deadline.since(self.view.now);
+        let likely = left.min(self.view.entry.cost.max(SOONEST));
+        Answer::Busy(Busy {
+            retry_after: fan(likely, self.draw),
+            lease_remaining: left,
+            cause: BusyCause::WaitElapsed,
+        })
+    }
+
+    fn keep_off(&self) -> Answer {
+        let left = self
+            .view
+            .retry_at()
+            .map_or(Duration::ZERO, |at| at.since(self.view.now));
+        // Called where a pause is on, so there is always its reason.
+        self.view.entry.trouble.as_deref().map_or(Answer::Miss, |trouble| {
+            Answer::KeepOff(keep_off(trouble, left, self.draw))
+        })
+    }
+
+    /// What the holder may serve meanwhile, and whether only after it failed.
+    fn fallback(&self) -> (Option<Hit>, bool) {
+        match self.band {
+            Band::Fresh => (self.usable(true, true), false),
+            Band::Stale => (self.usable(false, true), false),
+            Band::StaleOnError => (self.usable(false, true), true),
+            Band::Absent(_) => (None, false),
+        }
+    }
+
+    fn hit(&self, fresh: bool, rebuilding: bool) -> Answer {
+        self.usable(fresh, rebuilding).map_or(Answer::Miss, Answer::Hit)
+    }
+
+    fn usable(&self, fresh: bool, rebuilding: bool) -> Option<Hit> {
+        self.view
+            .standing()
+            .map(|standing| hit(self.view, &standing, fresh, rebuilding, self.ask, self.policy))
+    }
+}
+
+/// A value as one caller gets it.
+fn hit(view: &View<'_>, standing: &Standing<'_>, fresh: bool, rebuilding: bool, ask: &Ask, policy: &Policy) -> Hit {
+    let value = standing.value;
+    let has_it = (value.since..=value.version).contains(&ask.known_version);
+    let unchanged = has_it && ask.known_version.is_some() && value.content != Content::NotFound;
+    Hit {
+        version: value.version,
+        fresh,
+        content: value.content.for_caller(unchanged, ask.omit_value),
+        age: view.now.since(value.stored_at),
+        expiry: Expiry::of(value, standing.fresh_until, view.now, view.entry.cost, policy.beta),
+        rebuilding,
+        tags: value.tags.clone(),
+        traceparent: value.traceparent.clone(),
+    }
+}
+
+/// Generations that a question depends on besides those of the entry's own tags.
+pub fn tags_asked(ask: &Ask) -> &[Tag] {
+    ask.tags()
+}

@@ -1,0 +1,288 @@
+//! How a rebuild ended: is the report that of the current grant, and what does it leave behind?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Body, Content, Draft, Drafted, Draw, Expiry, Lease, LeaseId, Lifetimes, Planned, Policy, Rejection, ReportAnswer,
+    ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, smooth,
+};
+
+/// A report about a key.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Of the grant.
+    pub lease: LeaseId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it cost; absent: from grant to report.
+    pub cost: Option<Duration>,
+    /// The value's tags, besides those given at the acquire.
+    pub tags: Vec<Tag>,
+    /// Overrides the policy.
+    pub lifetimes: Lifetimes,
+    /// Only for those that are parked.
+    pub do_not_store: bool,
+}
+
+/// How a rebuild ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With something: bytes, something in the callers' own store, or the fact that the origin has none.
+    Built(Content),
+    /// What was there is still right.
+    NotModified,
+    /// It failed.
+    Failed {
+        /// For people.
+        message: Arc<str>,
+        /// At least this long.
+        retry_after: Option<Duration>,
+    },
+    /// The caller gives the lease up.
+    Abandoned,
+}
+
+impl Outcome {
+    /// Its name in logs, metrics and traces.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Outcome::Built(Content::Bytes(_)) => "value",
+            Outcome::Built(Content::External(_)) => "external",
+            Outcome::Built(Content::NotFound) => "not_found",
+            Outcome::NotModified => "not_modified",
+            Outcome::Failed { .. } => "failure",
+            Outcome::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// How long after its back-off a failure still counts as the last one in a row.
+fn remember_failures(policy: &Policy) -> Duration {
+    policy.backoff.max.max(Duration::from_secs(60))
+}
+
+/// Decides about a report. `policy` is that of the key's namespace.
+pub fn report(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> ReportDecision {
+    if view.is_reported(report.lease) {
+        return ReportDecision::Repeat;
+    }
+    let Some(lease) = view.lease_of(report.lease) else {
+        return ReportDecision::Refuse {
+            rejection: why_not(view, report),
+            revoke: None,
+        };
+    };
+    if view.makes_old(lease.token, lease.tags()) || view.makes_old(lease.token, &report.tags) {
+        // The grant is dead, and so is the lease: whoever waits for it is to be promoted now, not when its time is over.
+        return ReportDecision::Refuse {
+            rejection: Rejection::Invalidated,
+            revoke: Some(Box::new(view.without_revoked(lease))),
+        };
+    }
+    let ended = Ended {
+        view,
+        lease,
+        report,
+        policy,
+        draw,
+    };
+    match &report.outcome {
+        Outcome::Built(content) => ended.built(content),
+        Outcome::NotModified => ended.not_modified(),
+        Outcome::Failed { message, retry_after } => ended.failed(message, *retry_after),
+        Outcome::Abandoned => ReportDecision::Accept {
+            draft: Box::new(ended.draft()),
+            body: Body::Keep,
+        },
+    }
+}
+
+/// The answer to an accepted report, from the entry as it is now: right after the commit, or when the report is repeated.
+pub fn accepted(view: &View<'_>, id: LeaseId, policy: &Policy) -> ReportAnswer {
+    if view.entry.value.as_ref().is_none_or(|value| value.version != id.token) {
+        return ReportAnswer::Accepted {
+            version: Seq::NONE,
+            expiry: None,
+        };
+    }
+    let (cost, beta) = (view.entry.cost, policy.beta);
+    // An invalidation may have come between the report and its repetition: then no life is left that the caller could count on.
+    let left = match view.standing() {
+        Some(standing) => Expiry::of(standing.value, standing.fresh_until, view.now, cost, beta),
+        None => Planned::nothing().expiry(cost, beta),
+    };
+    ReportAnswer::Accepted {
+        version: id.token,
+        expiry: Some(left),
+    }
+}
+
+/// Why a lease that is not here is not.
+fn why_not(view: &View<'_>, report: &Report) -> Rejection {
+    let token = report.lease.token;
+    let newest = view.newest_grant();
+    if token == newest {
+        // The number of a grant that is known, with another random part.
+        Rejection::UnknownLease
+    } else if view.makes_old(token, &report.tags) {
+        Rejection::Invalidated
+    } else if token < newest {
+        Rejection::Superseded
+    } else {
+        Rejection::UnknownLease
+    }
+}
+
+/// A lease that ends with this report.
+struct Ended<'a> {
+    view: &'a View<'a>,
+    lease: &'a Lease,
+    report: &'a Report,
+    policy: &'a Policy,
+    draw: Draw,
+}
+
+impl Ended<'_> {
+    /// The entry without the lease.
+    fn draft(&self) -> Draft {
+        let reported = Reported {
+            lease: self.report.lease,
+            at: When::now(),
+        };
+        Draft {
+            lease: None,
+            reported: Some(reported),
+            ..self.view.entry.draft()
+        }
+    }
+
+    fn cost(&self) -> Duration {
+        let measured = self
+            .report
+            .cost
+            .unwrap_or_else(|| self.view.now.since(self.lease.granted_at));
+        smooth(self.view.entry.cost, measured)
+    }
+
+    fn built(&self, content: &Content) -> ReportDecision {
+        let tags = union(self.lease.tags(), &self.report.tags);
+        let value = self.value(content.clone(), self.lease.token, tags);
+        let draft = Draft {
+            value: Some(value),
+            trouble: None,
+            cost: self.cost(),
+            ..self.draft()
+        };
+        let body = if matches!(content, Content::Bytes(_)) {
+            Body::Replace
+        } else {
+            Body::Clear
+        };
+        ReportDecision::Accept {
+            draft: Box::new(draft),
+            body,
+        }
+    }
+
+    fn not_modified(&self) -> ReportDecision {
+        let Some(old) = self
+            .view
+            .standing()
+            .map(|standing| standing.value)
+            .filter(|value| value.is_kept())
+        else {
+            return ReportDecision::Refuse {
+                rejection: Rejection::NoValue,
+                revoke: None,
+            };
+        };
+        let tags = union(old.tags(), &self.report.tags);
+        let value = Value {
+            since: old.since,
+            ..self.value(old.content.clone(), old.since, tags)
+        };
+        let draft = Draft {
+            value: Some(value),
+            trouble: None,
+            cost: self.cost(),
+            ..self.draft()
+        };
+        ReportDecision::Accept {
+            draft: Box::new(draft),
+            body: Body::Keep,
+        }
+    }
+
+    fn failed(&self, message: &Arc<str>, retry_after: Option<Duration>) -> ReportDecision {
+        let before = self
+            .view
+            .entry
+            .trouble
+            .as_ref()
+            .filter(|trouble| self.view.now < trouble.remember_until);
+        let failures = before.map_or(0, |trouble| trouble.failures).saturating_add(1);
+        let pause = self.policy.backoff.pause(failures, retry_after, self.draw);
+        let trouble = Trouble {
+            failures,
+            retry_at: When::after(pause),
+            remember_until: When::after(pause.saturating_add(remember_failures(self.policy))),
+            message: message.clone(),
+        };
+        let draft = Draft {
+            trouble: Some(Box::new(trouble)),
+            ..self.draft()
+        };
+        ReportDecision::Accept {
+            draft: Box::new(draft),
+            body: Body::Keep,
+        }
+    }
+
+    fn value(&self, content: Content, since: Seq, tags: Option<Arc<[Tag]>>) -> Value<Drafted> {
+        let planned = match content {
+            _ if self.report.do_not_store => Planned::nothing(),
+            _ if self.report.lifetimes.fresh_ttl == Some(Duration::ZERO) => Planned::nothing(),
+            Content::NotFound => Planned::negative(self.policy, self.report.lifetimes, self.draw),
+            Content::Bytes(_) | Content::External(_) => Planned::value(self.policy, self.report.lifetimes, self.draw),
+        };
+        Value {
+            version: self.lease.token,
+            since,
+            content,
+            stored_at: When::now(),
+            fresh_until: When::after(planned.fresh).at_most(self.settled(tags.as_deref().unwrap_or_default())),
+            stale_while_revalidate: planned.stale_while_revalidate,
+            stale_if_error: planned.stale_if_error,
+            tags,
+            traceparent: self.lease.traceparent.clone(),
+        }
+    }
+
+    /// The origin's replicas may have lagged when this was built: then it is fresh at most until they have caught up.
+    fn settled(&self, tags: &[Tag]) -> StoreTime {
+        let mark = self
+            .view
+            .entry
+            .mark
+            .as_ref()
+            .map_or(StoreTime::ZERO, |mark| mark.settle_until);
+        let settle_until = mark.max(self.view.generations.settle_until(tags));
+        if self.lease.granted_at < settle_until {
+            settle_until
+        } else {
+            StoreTime::NEVER
+        }
+    }
+}
+
+/// Both sets, each tag once.
+fn union(first: &[Tag], second: &[Tag]) -> Option<Arc<[Tag]>> {
+    let mut tags: Vec<Tag> = first.to_vec();
+    for tag in second {
+        if !tags.contains(tag) {
+            tags.push(tag.clone());
+        }
+    }
+    if tags.is_empty() { None } else { Some(tags.into()) }
+}

@@ -1,0 +1,230 @@
+//! Who an invalidation waits for.
+
+use super::*;
+
+fn key(name: &str) -> [Target; 1] {
+    [Target::Key(Key::new("shop", name))]
+}
+
+/// Reads a message and acknowledges it.
+fn apply(watching: &mut Watching) {
+    let cursor = must(watching).cursor;
+    watching.acknowledge(&cursor).expect("a cursor");
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+impl World {
+    async fn barrier(&self, position: u64, wait: Duration) -> Barrier {
+        self.hub.barrier(position, "shop", &key("a"), wait).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_watchers_it_is_confirmed_at_once() {
+    let world = World::new();
+    let position = world.drop_key("a");
+    let barrier = world.barrier(position, LONG).await;
+    assert!(barrier.confirmed);
+    assert_eq!(barrier.watchers, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_when_the_last_watcher_has_acknowledged() {
+    let world = World::new();
+    let mut first = world.live(shop());
+    let mut second = world.live(shop());
+    let begun = tokio::time::Instant::now();
+    let position = world.drop_key("a");
+    let (barrier, ()) = tokio::join!(world.barrier(position, LONG), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        apply(&mut second);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        apply(&mut first);
+    });
+    assert_eq!(
+        (barrier.watchers, barrier.acknowledged, barrier.confirmed),
+        (2, 2, true)
+    );
+    assert_eq!(begun.elapsed(), Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_time_is_over_it_names_those_that_lag() {
+    let world = World::new();
+    let mut quick = world.live(named("quick"));
+    let _slow: Vec<_> = (0..12).map(|n| world.live(named(&format!("slow-{n}")))).collect();
+    let _nameless = world.live(shop());
+    let position = world.drop_key("a");
+    apply(&mut quick);
+    let begun = tokio::time::Instant::now();
+    let barrier = world.barrier(position, Duration::from_secs(3)).await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(3));
+    assert_eq!(
+        (barrier.watchers, barrier.acknowledged, barrier.confirmed),
+        (14, 1, false)
+    );
+    assert_eq!(barrier.laggards.len(), 10);
+    assert!(barrier.laggards.iter().all(|holder| holder.starts_with("slow-")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_wait_it_only_counts() {
+    let world = World::new();
+    let _watching = world.live(shop());
+    let position = world.drop_key("a");
+    let barrier = world.barrier(position, Duration::ZERO).now_or_never().expect("at once");
+    assert_eq!(
+        (barrier.watchers, barrier.acknowledged, barrier.confirmed),
+        (1, 0, false)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_and_those_whose_filter_leaves_it_out_do_not_count() {
+    let world = World::new();
+    let _observer = world.live(Subscription {
+        observe_only: true,
+        ..shop()
+    });
+    let _other = world.live(Subscription {
+        namespaces: vec!["other".into()],
+        ..Subscription::default()
+    });
+    let prefixed = world.live(Subscription {
+        key_prefixes: vec!["b".to_owned()],
+        ..shop()
+    });
+    let position = world.drop_key("a");
+    assert_eq!(world.barrier(position, LONG).await.watchers, 0);
+    let tag = [Target::Tag("t".into())];
+    assert_eq!(
+        world.hub.barrier(position, "shop", &tag, Duration::ZERO).await.watchers,
+        1
+    );
+    drop(prefixed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn acknowledging_what_was_not_sent_acknowledges_what_was() {
+    let world = World::new();
+    let mut watching = world.live(shop());
+    let mut ahead = world.live(shop());
+    let position = world.drop_key("a");
+    let future = must(&mut ahead).cursor;
+    drop(ahead);
+    tokio::time::sleep(MAX_SILENCE).await;
+    watching.acknowledge(&future).expect("a cursor");
+    assert_eq!(world.barrier(position, Duration::ZERO).await.acknowledged, 0);
+    must(&mut watching);
+    assert_eq!(
+        world.barrier(position, Duration::ZERO).await.acknowledged,
+        0,
+        "it was not acknowledged since"
+    );
+    watching.acknowledge(&future).expect("a cursor");
+    assert_eq!(world.barrier(position, Duration::ZERO).await.acknowledged, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_cursor_does_not_acknowledge_the_future() {
+    let world = World::new();
+    let mut forged = Cursor::decode(&must(&mut world.watch(shop())).cursor).expect("a cursor");
+    tokio::time::sleep(MAX_SILENCE).await;
+    forged.positions = vec![u64::MAX];
+    let watching = world.watch(resuming(&forged.encode()));
+    watching.acknowledge(&forged.encode()).expect("a cursor");
+    let position = world.drop_key("a");
+    assert_eq!(world.barrier(position, Duration::ZERO).await.acknowledged, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_of_an_earlier_event_takes_nothing_back() {
+    let world = World::new();
+    let mut watching = world.live(shop());
+    world.drop_key("a");
+    let first = must(&mut watching).cursor;
+    let position = world.drop_key("a");
+    apply(&mut watching);
+    watching.acknowledge(&first).expect("a cursor");
+    assert!(world.barrier(position, Duration::ZERO).await.confirmed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_cursor_acknowledges_nothing_and_a_malformed_one_is_refused() {
+    let world = World::new();
+    let mut watching = world.live(shop());
+    let position = world.drop_key("a");
+    must(&mut watching);
+    let foreign = must(&mut World::new().watch(shop())).cursor;
+    assert_eq!(watching.acknowledge(&foreign), Ok(()));
+    assert_eq!(watching.acknowledge("nonsense"), Err(BadCursor));
+    assert_eq!(world.barrier(position, Duration::ZERO).await.acknowledged, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_has_left_counts_until_its_client_trusts_its_copies_no_more() {
+    let world = World::new();
+    let watching = world.live(named("gone"));
+    let position = world.drop_key("a");
+    drop(watching);
+    let begun = tokio::time::Instant::now();
+    let early = world.barrier(position, Duration::from_secs(5)).await;
+    assert_eq!((early.watchers, early.confirmed), (1, false));
+    assert_eq!(early.laggards, [Arc::from("gone")]);
+    let late = world.barrier(position, LONG).await;
+    assert_eq!((late.watchers, late.confirmed), (0, true));
+    assert_eq!(begun.elapsed(), MAX_SILENCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_leaves_during_the_wait_is_waited_for_until_it_is_silent() {
+    let world = World::new();
+    let watching = world.live(shop());
+    let position = world.drop_key("a");
+    let begun = tokio::time::Instant::now();
+    let (barrier, ()) = tokio::join!(world.barrier(position, LONG), async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop(watching);
+    });
+    assert_eq!((barrier.watchers, barrier.confirmed), (0, true));
+    assert_eq!(begun.elapsed(), Duration::from_secs(2) + MAX_SILENCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_stream_of_the_same_holder_does_not_speak_for_the_broken_one() {
+    let world = World::new();
+    let mut broken = world.live(named("me"));
+    world.drop_key("b");
+    let cursor = must(&mut broken).cursor;
+    drop(broken);
+    let position = world.drop_key("a");
+    let mut again = world.watch(Subscription {
+        holder: "me".into(),
+        ..resuming(&cursor)
+    });
+    let replayed = must(&mut again);
+    again.acknowledge(&replayed.cursor).expect("a cursor");
+    let barrier = world.barrier(position, Duration::ZERO).await;
+    assert_eq!((barrier.watchers, barrier.acknowledged), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_begins_after_the_commit_has_nothing_to_acknowledge() {
+    let world = World::new();
+    let position = world.drop_key("a");
+    let _watching = world.live(shop());
+    assert!(world.barrier(position, Duration::ZERO).await.confirmed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn acknowledging_a_reset_acknowledges_what_it_swallowed() {
+    let world = World::new();
+    let mut watching = world.live(shop());
+    let position = world.drop_key("a");
+    world.feed.reset(ResetReason::LogLost);
+    let event = must(&mut watching);
+    assert_eq!(reset(&event), Some(ResetReason::LogLost));
+    watching.acknowledge(&event.cursor).expect("a cursor");
+    assert!(world.barrier(position, Duration::ZERO).await.confirmed);
+}

@@ -1,0 +1,223 @@
+//! Which counts exist: a cell for each set of labels, at a place known when it compiles.
+//!
+//! *Invariants.* The label of a place is the `as_str` of what is counted there; a test asks for each of them.
+
+use opentelemetry::KeyValue;
+
+use crate::decision::{Answer, Cause, LostReason, Mode, Outcome, Rejection, ReportAnswer};
+use crate::rpc::status::Reason;
+use crate::store::Target;
+
+pub(super) const NAMESPACE: &str = "drover.namespace";
+pub(super) const DECISION: &str = "drover.decision";
+const CAUSE: &str = "drover.cause";
+const OUTCOME: &str = "drover.outcome";
+const RESULT: &str = "drover.result";
+const TARGET: &str = "drover.target";
+const MODE: &str = "drover.mode";
+pub(super) const KIND: &str = "drover.kind";
+pub(super) const REASON: &str = "drover.reason";
+
+pub(super) const DECISIONS: [&str; 6] = ["rebuild", "hit_fresh", "hit_stale", "busy", "backoff", "miss"];
+pub(super) const CAUSES: [Cause; 9] = [
+    Cause::Miss,
+    Cause::Expired,
+    Cause::Stale,
+    Cause::Invalidated,
+    Cause::Early,
+    Cause::Forced,
+    Cause::Takeover,
+    Cause::Scheduled,
+    Cause::Lost,
+];
+pub(super) const OUTCOMES: [&str; 6] = ["value", "external", "not_found", "not_modified", "failure", "abandoned"];
+const REJECTIONS: [Rejection; 4] = [
+    Rejection::Superseded,
+    Rejection::Invalidated,
+    Rejection::UnknownLease,
+    Rejection::NoValue,
+];
+pub(super) const LOST: [LostReason; 6] = [
+    LostReason::Superseded,
+    LostReason::Invalidated,
+    LostReason::Expired,
+    LostReason::MaxHold,
+    LostReason::Reported,
+    LostReason::UnknownLease,
+];
+const TARGETS: [&str; 3] = ["key", "tag", "namespace"];
+const MODES: [Mode; 2] = [Mode::Drop, Mode::Expire];
+
+/// The reasons of `ErrorInfo`, then what has none.
+pub(super) const ERRORS: [&str; Reason::ALL.len() + 2] = {
+    let mut names = ["OTHER"; Reason::ALL.len() + 2];
+    let mut at = 0;
+    while at < Reason::ALL.len() {
+        names[at] = Reason::ALL[at].as_str();
+        at += 1;
+    }
+    names[at] = "UNIMPLEMENTED";
+    names
+};
+
+const RESULTS: usize = 1 + REJECTIONS.len();
+const GRANTS: usize = DECISIONS.len();
+const REPORTS: usize = GRANTS + CAUSES.len();
+const RENEWALS: usize = REPORTS + OUTCOMES.len() * RESULTS;
+const INVALIDATIONS: usize = RENEWALS + 1 + LOST.len();
+/// How many cells a namespace has.
+pub(super) const CELLS: usize = INVALIDATIONS + TARGETS.len() * MODES.len();
+
+/// The place of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell(pub(super) usize);
+
+impl Cell {
+    pub(super) fn acquired(answer: &Answer) -> Cell {
+        Cell(match answer {
+            Answer::Rebuild(_) => 0,
+            Answer::Hit(hit) if hit.fresh => 1,
+            Answer::Hit(_) => 2,
+            Answer::Busy(_) => 3,
+            Answer::KeepOff(_) => 4,
+            Answer::Miss => 5,
+        })
+    }
+
+    pub(super) fn granted(cause: Cause) -> Cell {
+        Cell(GRANTS + place(&CAUSES, cause))
+    }
+
+    pub(super) fn reported(outcome: &Outcome, answer: &ReportAnswer) -> Cell {
+        let result = match answer {
+            ReportAnswer::Accepted { .. } => 0,
+            ReportAnswer::Rejected(rejection) => 1 + place(&REJECTIONS, *rejection),
+        };
+        Cell(REPORTS + place(&OUTCOMES, outcome.as_str()) * RESULTS + result)
+    }
+
+    pub(super) fn renewed(lost: Option<LostReason>) -> Cell {
+        Cell(RENEWALS + lost.map_or(0, |reason| 1 + place(&LOST, reason)))
+    }
+
+    pub(super) fn invalidated(target: &Target, mode: Mode) -> Cell {
+        let target = match target {
+            Target::Key(_) => 0,
+            Target::Tag(_) => 1,
+            Target::Everything => 2,
+        };
+        Cell(INVALIDATIONS + target * MODES.len() + place(&MODES, mode))
+    }
+}
+
+/// A counter, and the cells that it adds up.
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) description: &'static str,
+    pub(super) cells: Vec<Labelled>,
+}
+
+/// A cell and its labels, without the namespace.
+pub(super) struct Labelled {
+    pub(super) place: usize,
+    pub(super) labels: Vec<KeyValue>,
+    /// Exported although it is zero, so that a rate exists from the first one on.
+    pub(super) from_zero: bool,
+}
+
+pub(super) fn families() -> [Family; 5] {
+    let family = |name, unit, description, cells| Family {
+        name,
+        unit,
+        description,
+        cells,
+    };
+    [
+        family(
+            "drover.acquires",
+            "{call}",
+            "Acquires answered, by decision",
+            acquires(),
+        ),
+        family("drover.grants", "{lease}", "Leases granted, by cause", grants()),
+        family(
+            "drover.reports",
+            "{call}",
+            "Reports answered, by outcome and what became of them",
+            reports(),
+        ),
+        family("drover.renewals", "{call}", "Renewals answered, by result", renewals()),
+        family(
+            "drover.invalidations",
+            "{target}",
+            "Keys, tags and namespaces made old",
+            invalidations(),
+        ),
+    ]
+}
+
+fn acquires() -> Vec<Labelled> {
+    let cell = |(place, name): (usize, &&'static str)| Labelled {
+        place,
+        labels: vec![KeyValue::new(DECISION, *name)],
+        from_zero: true,
+    };
+    DECISIONS.iter().enumerate().map(cell).collect()
+}
+
+fn grants() -> Vec<Labelled> {
+    let cell = |(index, cause): (usize, &Cause)| Labelled {
+        place: GRANTS + index,
+        labels: vec![KeyValue::new(CAUSE, cause.as_str())],
+        from_zero: true,
+    };
+    CAUSES.iter().enumerate().map(cell).collect()
+}
+
+fn reports() -> Vec<Labelled> {
+    let results = || std::iter::once("accepted").chain(REJECTIONS.map(Rejection::as_str));
+    let outcomes = OUTCOMES
+        .iter()
+        .flat_map(|outcome| results().map(move |result| (*outcome, result)));
+    let cell = |(index, (outcome, result)): (usize, (&'static str, &'static str))| Labelled {
+        place: REPORTS + index,
+        labels: vec![KeyValue::new(OUTCOME, outcome), KeyValue::new(RESULT, result)],
+        from_zero: index % RESULTS == 0,
+    };
+    outcomes.enumerate().map(cell).collect()
+}
+
+fn renewals() -> Vec<Labelled> {
+    let results = std::iter::once("kept").chain(LOST.map(LostReason::as_str));
+    let cell = |(index, result): (usize, &'static str)| Labelled {
+        place: RENEWALS + index,
+        labels: vec![KeyValue::new(RESULT, result)],
+        from_zero: index == 0,
+    };
+    results.enumerate().map(cell).collect()
+}
+
+fn invalidations() -> Vec<Labelled> {
+    let all = TARGETS
+        .iter()
+        .flat_map(|target| MODES.map(|mode| (*target, mode.as_str())));
+    let cell = |(index, (target, mode)): (usize, (&'static str, &'static str))| Labelled {
+        place: INVALIDATIONS + index,
+        labels: vec![KeyValue::new(TARGET, target), KeyValue::new(MODE, mode)],
+        from_zero: true,
+    };
+    all.enumerate().map(cell).collect()
+}
+
+pub(super) fn error_index(reason: &str) -> usize {
+    ERRORS
+        .iter()
+        .position(|known| *known == reason)
+        .unwrap_or(ERRORS.len() - 1)
+}
+
+/// Where a value stands; the tables are complete (a test asks), so the default is never used.
+fn place<T: PartialEq>(table: &[T], value: T) -> usize {
+    table.iter().position(|known| *known == value).unwrap_or_default()
+}

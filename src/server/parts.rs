@@ -1,0 +1,100 @@
+//! What a replica is made of, put together: store, fan-out, coordinator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::readiness::Readiness;
+use crate::config::{Limits, Policies, Settings, StoreKind};
+use crate::coordinator::{self, Coordinator, Dice};
+use crate::fanout::{Hub, HubLimits};
+use crate::metrics::{Levels, Metrics};
+use crate::store::Store;
+use crate::store::memory::{self, Memory};
+
+/// A store that has not answered is asked again after this.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// The parts that serve requests.
+pub(super) struct Parts {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) policies: Policies,
+    pub(super) coordinator: Arc<Coordinator>,
+}
+
+impl Parts {
+    /// As the settings want them. What they do on the side runs in `tasks` until `cut`.
+    pub(super) fn new(
+        settings: &Settings,
+        metrics: &Arc<Metrics>,
+        tasks: &TaskTracker,
+        cut: &CancellationToken,
+    ) -> Parts {
+        let store = match settings.store {
+            StoreKind::Memory => Memory::new(bounds(&settings.limits)),
+        };
+        tasks.spawn(cut.clone().run_until_cancelled_owned(store.clone().sweep()));
+        let limits = HubLimits {
+            watchers: settings.limits.max_watchers,
+        };
+        let hub = Hub::new(store.feed(), limits);
+        let policies = Policies::new(settings.policies.clone());
+        observe(metrics, &store, &hub);
+        let coordinator = Coordinator::new(coordinator::Parts {
+            store: store.clone(),
+            policies: policies.clone(),
+            hub: hub.clone(),
+            dice: Dice::random(),
+            metrics: metrics.clone(),
+            max_waiters: settings.limits.max_waiters,
+        });
+        Parts {
+            store,
+            hub,
+            policies,
+            coordinator,
+        }
+    }
+}
+
+/// Asks the store until it answers, and then says that this replica serves.
+pub(super) async fn serve_when_answered(store: Arc<dyn Store>, readiness: Readiness) {
+    while let Err(error) = store.ping().await {
+        tracing::warn!(%error, "not serving yet");
+        sleep(ASK_AGAIN).await;
+    }
+    readiness.serving().await;
+}
+
+fn bounds(limits: &Limits) -> memory::Limits {
+    memory::Limits {
+        entries: limits.max_entries,
+        bytes: usize::try_from(limits.max_memory).unwrap_or(usize::MAX),
+    }
+}
+
+/// The parts count these themselves. Held weakly: figures keep nothing alive.
+fn observe(metrics: &Metrics, store: &Arc<Memory>, hub: &Arc<Hub>) {
+    let (store, hub) = (Arc::downgrade(store), Arc::downgrade(hub));
+    metrics.observe(move || {
+        let usage = store.upgrade().map(|store| store.usage()).unwrap_or_default();
+        let hub = hub.upgrade();
+        let stats = hub.as_deref().map(Hub::stats);
+        Levels {
+            watchers: hub.as_deref().map_or(0, Hub::watchers) as u64,
+            events: stats.into_iter().flat_map(|stats| stats.events()).collect(),
+            resets: stats
+                .into_iter()
+                .flat_map(|stats| stats.resets())
+                .map(|(reason, count)| (reason.as_str(), count))
+                .collect(),
+            entries: usage.entries as u64,
+            bytes: usage.bytes as u64,
+            evictions: usage.evicted,
+        }
+    });
+}
