@@ -19,14 +19,14 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Histogram, Meter};
 
-use crate::decision::{Answer, Cause, LostReason, Mode, Outcome, ReportAnswer};
+use crate::decision::{Answer, Cause, LostReason, Mode, ReportAnswer};
 use crate::store::Target;
 use cells::{CELLS, Cell, ERRORS, error_index};
 use tally::Tallies;
@@ -37,7 +37,6 @@ pub use tally::NAMED;
 /// What a replica counts. One for each server, shared by whoever has something to tell.
 pub struct Metrics {
     tallies: Tallies<CELLS>,
-    waiters: AtomicI64,
     errors: [AtomicU64; ERRORS.len()],
     levels: OnceLock<Box<dyn Fn() -> Levels + Send + Sync>>,
     wait: Histogram<f64>,
@@ -47,6 +46,8 @@ pub struct Metrics {
 /// What others keep count of anyway, as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
+    /// Callers parked.
+    pub waiters: u64,
     /// Watch streams open.
     pub watchers: u64,
     /// Messages to watchers since the start, by kind.
@@ -66,7 +67,6 @@ impl Metrics {
     pub fn new(meter: &Meter) -> Arc<Metrics> {
         let metrics = Arc::new(Metrics {
             tallies: Tallies::new(),
-            waiters: AtomicI64::new(0),
             errors: Default::default(),
             levels: OnceLock::new(),
             wait: instruments::wait(meter),
@@ -99,8 +99,9 @@ impl Metrics {
         self.count(namespace, Cell::granted(cause));
     }
 
-    /// A report was answered. `cost` is how long the rebuild took, where the holder said so or the lease tells.
-    pub fn reported(&self, namespace: &str, outcome: &Outcome, answer: &ReportAnswer, cost: Option<Duration>) {
+    /// A report was answered. `outcome` as [`Outcome::as_str`](crate::decision::Outcome::as_str) names it; `cost` is how long the
+    /// rebuild took, where the holder says so.
+    pub fn reported(&self, namespace: &str, outcome: &str, answer: &ReportAnswer, cost: Option<Duration>) {
         self.count(namespace, Cell::reported(outcome, answer));
         if let Some(cost) = cost {
             self.rebuild.record(cost.as_secs_f64(), &[]);
@@ -117,17 +118,10 @@ impl Metrics {
         self.count(namespace, Cell::invalidated(target, mode));
     }
 
-    /// A caller is parked; [`unparked`](Metrics::unparked) follows, however it ends.
-    pub fn parked(&self) {
-        self.waiters.fetch_add(1, Relaxed);
-    }
-
-    /// A parked caller got its answer, or has left without one (`None`), after `waited`.
-    pub fn unparked(&self, waited: Duration, answer: Option<&Answer>) {
-        self.waiters.fetch_sub(1, Relaxed);
-        let decision = answer.map_or("none", Answer::as_str);
+    /// A caller that was parked is answered.
+    pub fn waited(&self, waited: Duration, answer: &Answer) {
         self.wait
-            .record(waited.as_secs_f64(), &[KeyValue::new(cells::DECISION, decision)]);
+            .record(waited.as_secs_f64(), &[KeyValue::new(cells::DECISION, answer.as_str())]);
     }
 
     /// A call ended with an error. `reason` as in `ErrorInfo`; one that is not known counts as `OTHER`.
@@ -148,7 +142,6 @@ impl Metrics {
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Metrics")
-            .field("waiters", &self.waiters)
             .field("errors", &self.errors)
             .finish_non_exhaustive()
     }

@@ -48,18 +48,20 @@ pub use coordinator::CoordinatorRpc;
 pub use panic::{Panicked, catch_panics};
 
 use crate::coordinator::Coordinator;
+use crate::metrics::Metrics;
 use crate::proto::admin_service_server::AdminServiceServer;
 use crate::proto::coordinator_service_server::CoordinatorServiceServer;
 
 /// Bytes of a message, in either direction: 4 MiB, what gRPC libraries allow unless told otherwise.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// `CoordinatorService` and `AdminService`, to be served together with health and reflection.
+/// `CoordinatorService` and `AdminService`, to be served together with health and reflection. What is answered is counted in
+/// `metrics`.
 ///
 /// Requests may come compressed with gzip. Answers never are: most callers announce that they could read gzip whether they want it
 /// or not, and the time that it takes would be paid by each hit.
-pub fn services(coordinator: Arc<Coordinator>) -> Routes {
-    let calls = CoordinatorServiceServer::new(CoordinatorRpc::new(Arc::clone(&coordinator)))
+pub fn services(coordinator: Arc<Coordinator>, metrics: Arc<Metrics>) -> Routes {
+    let calls = CoordinatorServiceServer::new(CoordinatorRpc::new(Arc::clone(&coordinator), metrics))
         .accept_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);

@@ -115,6 +115,9 @@ impl Feed {
     }
 
     /// Whether anybody reads `Refreshed` events. While nobody does they need not even be made; [`Feed::append`] drops them.
+    ///
+    /// A report that is on its way to the store while the first such subscriber comes may go by unrecorded: a copy of the value that
+    /// it replaces then lives out its own life.
     pub fn wants_refreshed(&self) -> bool {
         self.wants_refreshed.load(Ordering::Acquire)
     }

@@ -4,7 +4,7 @@
 
 use opentelemetry::KeyValue;
 
-use crate::decision::{Answer, Cause, LostReason, Mode, Outcome, Rejection, ReportAnswer};
+use crate::decision::{Answer, Cause, LostReason, Mode, Rejection, ReportAnswer};
 use crate::rpc::status::Reason;
 use crate::store::Target;
 
@@ -88,12 +88,12 @@ impl Cell {
         Cell(GRANTS + place(&CAUSES, cause))
     }
 
-    pub(super) fn reported(outcome: &Outcome, answer: &ReportAnswer) -> Cell {
+    pub(super) fn reported(outcome: &str, answer: &ReportAnswer) -> Cell {
         let result = match answer {
             ReportAnswer::Accepted { .. } => 0,
             ReportAnswer::Rejected(rejection) => 1 + place(&REJECTIONS, *rejection),
         };
-        Cell(REPORTS + place(&OUTCOMES, outcome.as_str()) * RESULTS + result)
+        Cell(REPORTS + place(&OUTCOMES, outcome) * RESULTS + result)
     }
 
     pub(super) fn renewed(lost: Option<LostReason>) -> Cell {

@@ -69,17 +69,6 @@ fn counts(meter: &Meter, metrics: Weak<Metrics>, family: Family) {
 }
 
 fn levels(meter: &Meter, metrics: &Arc<Metrics>) {
-    let seen = Arc::downgrade(metrics);
-    meter
-        .i64_observable_up_down_counter("drover.waiters")
-        .with_unit("{caller}")
-        .with_description("Callers parked now")
-        .with_callback(move |observer| {
-            if let Some(metrics) = seen.upgrade() {
-                observer.observe(metrics.waiters.load(Relaxed), &[]);
-            }
-        })
-        .build();
     let level = |read: fn(&Levels) -> u64| {
         let seen = Arc::downgrade(metrics);
         move |observer: &dyn AsyncInstrument<u64>| {
@@ -96,6 +85,7 @@ fn levels(meter: &Meter, metrics: &Arc<Metrics>) {
             .with_callback(level(read))
             .build();
     };
+    gauge("drover.waiters", "{caller}", "Callers parked now", |now| now.waiters);
     gauge("drover.watchers", "{stream}", "Watch streams open now", |now| {
         now.watchers
     });

@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{convert, deadline, observe, status};
 use crate::coordinator::Coordinator;
+use crate::metrics::Metrics;
 use crate::proto;
 use crate::proto::coordinator_service_server::CoordinatorService;
 
@@ -21,12 +22,13 @@ type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 #[derive(Clone)]
 pub struct CoordinatorRpc {
     coordinator: Arc<Coordinator>,
+    metrics: Arc<Metrics>,
 }
 
 impl CoordinatorRpc {
-    /// Asks this one.
-    pub fn new(coordinator: Arc<Coordinator>) -> CoordinatorRpc {
-        CoordinatorRpc { coordinator }
+    /// Asks this one, and counts the answers.
+    pub fn new(coordinator: Arc<Coordinator>, metrics: Arc<Metrics>) -> CoordinatorRpc {
+        CoordinatorRpc { coordinator, metrics }
     }
 }
 
@@ -41,7 +43,7 @@ impl CoordinatorService for CoordinatorRpc {
         let question = convert::acquire(request.into_inner(), answer_by, traceparent)?;
         let key = question.key.clone();
         let acquired = self.coordinator.acquire(question).await?;
-        observe::acquired(&key, &acquired);
+        observe::acquired(&self.metrics, key.namespace(), &acquired);
         Ok(Response::new(convert::acquired(acquired)))
     }
 
@@ -52,7 +54,7 @@ impl CoordinatorService for CoordinatorRpc {
         let renewal = convert::renew(request.into_inner())?;
         let key = renewal.key.clone();
         let renewed = self.coordinator.renew(renewal).await?;
-        observe::renewed(&key, &renewed);
+        observe::renewed(&self.metrics, key.namespace(), &renewed);
         Ok(Response::new(convert::renewed(renewed)))
     }
 
@@ -63,7 +65,7 @@ impl CoordinatorService for CoordinatorRpc {
         let report = convert::report(request.into_inner())?;
         let about = observe::About::of(&report);
         let reported = self.coordinator.report(report).await?;
-        about.reported(&reported);
+        about.reported(&self.metrics, &reported);
         Ok(Response::new(convert::reported(reported)))
     }
 
@@ -75,7 +77,7 @@ impl CoordinatorService for CoordinatorRpc {
         let invalidation = convert::invalidate(request.into_inner(), left)?;
         let (namespace, mode) = (invalidation.namespace.clone(), invalidation.mode);
         let invalidated = self.coordinator.invalidate(invalidation).await?;
-        observe::invalidated(&namespace, mode);
+        observe::invalidated(&self.metrics, &namespace, mode, &invalidated);
         Ok(Response::new(convert::invalidated(invalidated)))
     }
 

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::readiness::Readiness;
 use crate::config::{Limits, Policies, Settings, StoreKind};
-use crate::coordinator::{self, Coordinator, Dice};
+use crate::coordinator::{Coordinator, Dice};
 use crate::fanout::{Hub, HubLimits};
 use crate::metrics::{Levels, Metrics};
 use crate::store::Store;
@@ -28,12 +28,7 @@ pub(super) struct Parts {
 
 impl Parts {
     /// As the settings want them. What they do on the side runs in `tasks` until `cut`.
-    pub(super) fn new(
-        settings: &Settings,
-        metrics: &Arc<Metrics>,
-        tasks: &TaskTracker,
-        cut: &CancellationToken,
-    ) -> Parts {
+    pub(super) fn new(settings: &Settings, metrics: &Metrics, tasks: &TaskTracker, cut: &CancellationToken) -> Parts {
         let store = match settings.store {
             StoreKind::Memory => Memory::new(bounds(&settings.limits)),
         };
@@ -43,15 +38,14 @@ impl Parts {
         };
         let hub = Hub::new(store.feed(), limits);
         let policies = Policies::new(settings.policies.clone());
-        observe(metrics, &store, &hub);
-        let coordinator = Coordinator::new(coordinator::Parts {
-            store: store.clone(),
-            policies: policies.clone(),
-            hub: hub.clone(),
-            dice: Dice::random(),
-            metrics: metrics.clone(),
-            max_waiters: settings.limits.max_waiters,
-        });
+        let coordinator = Coordinator::new(
+            store.clone(),
+            policies.clone(),
+            hub.clone(),
+            Dice::random(),
+            settings.limits.max_waiters,
+        );
+        observe(metrics, &store, &hub, &coordinator);
         Parts {
             store,
             hub,
@@ -78,13 +72,15 @@ fn bounds(limits: &Limits) -> memory::Limits {
 }
 
 /// The parts count these themselves. Held weakly: figures keep nothing alive.
-fn observe(metrics: &Metrics, store: &Arc<Memory>, hub: &Arc<Hub>) {
+fn observe(metrics: &Metrics, store: &Arc<Memory>, hub: &Arc<Hub>, coordinator: &Arc<Coordinator>) {
     let (store, hub) = (Arc::downgrade(store), Arc::downgrade(hub));
+    let coordinator = Arc::downgrade(coordinator);
     metrics.observe(move || {
         let usage = store.upgrade().map(|store| store.usage()).unwrap_or_default();
         let hub = hub.upgrade();
         let stats = hub.as_deref().map(Hub::stats);
         Levels {
+            waiters: coordinator.upgrade().map_or(0, |coordinator| coordinator.parked()) as u64,
             watchers: hub.as_deref().map_or(0, Hub::watchers) as u64,
             events: stats.into_iter().flat_map(|stats| stats.events()).collect(),
             resets: stats

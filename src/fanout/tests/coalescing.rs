@@ -39,6 +39,16 @@ async fn the_harder_mode_wins_for_a_key_and_spares_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_is_dropped_later_does_not_take_its_neighbours_along() {
+    let events = coalesced(vec![
+        invalidated("a", Mode::Expire),
+        invalidated("b", Mode::Expire),
+        invalidated("a", Mode::Drop),
+    ]);
+    assert_eq!(words(&events), ["expire a b", "drop a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_tags_and_the_whole_namespace_stay_apart() {
     let events = coalesced(vec![
         invalidated("a", Mode::Drop),
