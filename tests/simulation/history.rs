@@ -205,6 +205,15 @@ impl Call {
         self.ended.as_ref().map(|(moment, _)| *moment)
     }
 
+    /// Whether what it does was done before the other began. An invalidation goes on without its caller.
+    pub fn is_over_before(&self, other: &Call) -> bool {
+        let goes_on = matches!(
+            (&self.asked, &self.ended),
+            (Asked::Invalidate(_), Some((_, Ended::Aborted)))
+        );
+        self.is_before(other) && !goes_on
+    }
+
     /// Whether it came to its end before the other began.
     pub fn is_before(&self, other: &Call) -> bool {
         self.ended_at().is_some_and(|end| end.place < other.invoked.place)

@@ -70,7 +70,10 @@ impl Run {
                 asked.answer_by = None;
             }
         }
-        format!("{calls:#?}{:#?}{:#?}", self.account, self.records.watched)
+        let calls: Vec<String> = calls.iter().map(|call| format!("{call:?}\n")).collect();
+        let account: Vec<String> = self.account.iter().map(|done| format!("{done:?}\n")).collect();
+        let watched: Vec<String> = self.records.watched.iter().map(|told| format!("{told:?}\n")).collect();
+        [calls.concat(), account.concat(), watched.concat()].concat()
     }
 }
 

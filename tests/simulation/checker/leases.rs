@@ -64,7 +64,8 @@ fn numbers(call: &Call) -> Vec<(Seq, Option<LeaseId>)> {
     targets.iter().map(|(_, number)| (*number, None)).collect()
 }
 
-fn same_question(one: &Call, other: &Call) -> bool {
+/// Two tries at one question.
+pub fn same_question(one: &Call, other: &Call) -> bool {
     match (&one.asked, &other.asked) {
         (Asked::Acquire(one), Asked::Acquire(other)) => {
             !one.ask.request_id.is_empty()
@@ -147,8 +148,7 @@ fn holds<'a>(seen: &'a Seen<'_>, key: &Key) -> Vec<Hold<'a>> {
                 // Whoever left its question may have been granted this; the service gives it back.
                 Asked::Acquire(_) | Asked::Renew(_) => false,
             };
-            let over = other.ended_at().is_some_and(|end| end.place < call.invoked.place);
-            if ends_it && !over {
+            if ends_it && !other.is_over_before(call) {
                 to = to.min(other.invoked.at);
             }
         }

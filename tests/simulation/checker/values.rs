@@ -2,7 +2,7 @@
 
 use drover::decision::{HitContent, Intent, Mode, Outcome, ReportAnswer, Seq};
 
-use super::leases::why_not;
+use super::leases::{same_question, why_not};
 use super::{Checked, Promise, Seen, violation};
 use crate::client::LONGEST_LIFE;
 use crate::history::{Asked, Call, Ended, covers};
@@ -137,7 +137,13 @@ pub fn lifetimes_are_kept(seen: &Seen<'_>) -> Checked {
         let stale = expiry.stale_for.max(expiry.stale_if_error_for).max(expiry.fresh_for);
         let fresh_to = answered.at + expiry.fresh_for.as_micros() as u64;
         let stale_to = answered.at + stale.as_micros() as u64;
-        if (hit.fresh && call.invoked.at >= fresh_to) || call.invoked.at >= stale_to {
+        // A retry has the place of its first try, which may have been parked before.
+        let mut tries = seen
+            .calls
+            .iter()
+            .filter(|other| std::ptr::eq(*other, call) || same_question(other, call));
+        let after = tries.all(|other| answered.place < other.invoked.place);
+        if after && ((hit.fresh && call.invoked.at >= fresh_to) || call.invoked.at >= stale_to) {
             let what = format!("fresh to {fresh_to} µs, stale to {stale_to} µs: {call:?}");
             return Err(violation(Promise::Lifetimes, what));
         }
@@ -210,7 +216,7 @@ pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>) -> Checked {
 /// Whether something may have made a value old, or replaced it, between its report and a grant.
 fn may_undo(touch: &Call, report: &Call, grant: &Call, version: Seq) -> bool {
     let end = grant.ended_at().map_or(u64::MAX, |end| end.place);
-    if touch.invoked.place > end || touch.is_before(report) {
+    if touch.invoked.place > end || touch.is_over_before(report) {
         return false;
     }
     match &touch.asked {
