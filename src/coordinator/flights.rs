@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::Error;
 use crate::decision::{Answer, Ask, Grant, Key, Seq};
-use crate::store::Bytes;
+use crate::store::{Bytes, Snapshot};
 
 const SHARDS: usize = 16;
 /// So many callers are looked at while a queue is held.
@@ -67,6 +67,8 @@ pub struct Waiter {
 pub enum Reply {
     /// With an answer.
     Answer(Answer, Option<Bytes>),
+    /// With a new lease; and the entry from which it is to be given back if the caller has left.
+    Lease(Answer, Option<Bytes>, Arc<Snapshot>),
     /// A retry of the same question has taken the place.
     Replaced,
     /// This replica is about to leave.
@@ -81,6 +83,8 @@ pub enum Judgement {
     Gets(Reply),
     /// It may rebuild, if the store takes the grant.
     Promote(Box<Grant>),
+    /// Another try at its question has the lease: it gets the same, if the store takes note of that.
+    TakeAgain(Answer),
 }
 
 /// How far a walk through a queue came.
@@ -91,6 +95,8 @@ pub enum Walk {
     GoesOn(u64),
     /// To a caller that may rebuild.
     Promote(u64, Ask, Box<Grant>),
+    /// To a caller whose other try has the lease.
+    TakeAgain(u64, Answer),
 }
 
 /// A place in a queue, for one try at a question.
@@ -146,12 +152,14 @@ impl Flights {
         self.shard(key).lock().get(key).cloned()
     }
 
-    /// Every flight there is.
+    /// Every flight there is, by key: a simulation must not depend on a hasher.
     pub fn all(&self) -> Vec<Arc<Flight>> {
-        self.shards
-            .iter()
-            .flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>())
-            .collect()
+        let mut flights = Vec::new();
+        for shard in &self.shards {
+            flights.extend(shard.lock().values().cloned());
+        }
+        flights.sort_unstable_by(|one: &Arc<Flight>, other| one.key.cmp(&other.key));
+        flights
     }
 
     /// Rings for a key, if anybody is parked for it.
@@ -282,6 +290,7 @@ impl Flight {
                     waiter.ask.parked_on = waiter.ask.parked_on.or(on.is_some().then_some(on));
                 }
                 Judgement::Promote(decision) => return Walk::Promote(ticket, waiter.ask.clone(), decision),
+                Judgement::TakeAgain(answer) => return Walk::TakeAgain(ticket, answer),
                 Judgement::Gets(reply) => {
                     if let Some(waiter) = queue.take_out(ticket) {
                         flights.parked.fetch_sub(1, Ordering::Relaxed);
