@@ -94,7 +94,7 @@ async def main() -> None:
         calls, reports = pb_grpc.CoordinatorServiceStub(first), pb_grpc.CoordinatorServiceStub(second)
         try:
             await asyncio.wait_for(asyncio.gather(first.channel_ready(), second.channel_ready()), timeout=5)
-        except TimeoutError:
+        except asyncio.TimeoutError:
             sys.exit(f"drover does not answer at {server}; is `drover serve` running?")
         started = time.monotonic()
         values = await asyncio.gather(

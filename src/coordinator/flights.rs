@@ -23,9 +23,12 @@ const SHARDS: usize = 16;
 /// So many callers are looked at while a queue is held.
 const STEP: usize = 256;
 
+/// The flights of one shard.
+type Table = HashMap<Key, Arc<Flight>, DefaultHashBuilder>;
+
 /// All flights of a replica.
 pub struct Flights {
-    shards: Box<[Mutex<HashMap<Key, Arc<Flight>, DefaultHashBuilder>>]>,
+    shards: Box<[Mutex<Table>]>,
     hasher: DefaultHashBuilder,
     parked: AtomicUsize,
     most: usize,
@@ -236,7 +239,7 @@ impl Flights {
         empty
     }
 
-    fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Arc<Flight>, DefaultHashBuilder>> {
+    fn shard(&self, key: &Key) -> &Mutex<Table> {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 }
@@ -303,13 +306,13 @@ impl Flight {
         if full { Walk::GoesOn(next) } else { Walk::Done }
     }
 
-    /// Gives a caller its answer. The reply comes back if the caller is not there any more.
-    pub fn answer(&self, flights: &Flights, ticket: u64, reply: Reply) -> Result<(), Reply> {
+    /// Gives a caller its answer. `false`: it is not there any more.
+    pub fn answer(&self, flights: &Flights, ticket: u64, reply: Reply) -> bool {
         let Some(waiter) = self.queue.lock().take_out(ticket) else {
-            return Err(reply);
+            return false;
         };
         flights.parked.fetch_sub(1, Ordering::Relaxed);
-        waiter.reply.send(reply)
+        waiter.reply.send(reply).is_ok()
     }
 }
 
