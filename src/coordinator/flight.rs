@@ -137,7 +137,6 @@ impl Coordinator {
             Granting::Granted(answer, after) => {
                 let bytes = before.snapshot.bytes.clone();
                 let reply = Reply::Lease(answer, bytes, after.snapshot.clone());
-                let reply = Reply::Answer(granted, before.snapshot.bytes.clone());
                 if !flight.answer(&self.flights, ticket, reply) {
                     self.give_back(&after.snapshot).await;
                     flight.bell.notify_one();
