@@ -9,6 +9,11 @@
 //! would count the load generator. Pairs are interleaved because a shared machine drifts more between minutes than the difference
 //! that is looked for.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it measures real time, and its tasks end with the case that started them"
+)]
+
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -55,13 +60,23 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", value_parser = server_address, help_heading = "Server")]
     server: Option<String>,
 
-    /// Print one JSON document instead of tables.
-    #[arg(long, help_heading = "Output")]
-    json: bool,
+    /// Namespace that the keys are in; with --server, one that may be written to.
+    #[arg(long, value_name = "NAME", default_value = "bench", help_heading = "Server")]
+    namespace: String,
 
-    /// Exit with 3 if a target is missed.
-    #[arg(long, help_heading = "Output")]
-    check: bool,
+    /// Worker threads of each server [default: one a core].
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Server")]
+    workers: Option<usize>,
+
+    /// A further argument for `drover serve`; may be repeated: --serve-arg=--config --serve-arg=FILE.
+    #[arg(
+        long,
+        value_name = "ARG",
+        allow_hyphen_values = true,
+        conflicts_with = "server",
+        help_heading = "Server"
+    )]
+    serve_arg: Vec<String>,
 
     /// Interleaved pairs of runs (drover, bare, drover, bare …) of each case.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Load")]
@@ -103,23 +118,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = positive, help_heading = "Load")]
     herd_connections: usize,
 
-    /// Namespace that the keys are in; with --server, one that may be written to.
-    #[arg(long, value_name = "NAME", default_value = "bench", help_heading = "Server")]
-    namespace: String,
+    /// Print one JSON document instead of tables.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 
-    /// Worker threads of each server [default: one a core].
-    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Server")]
-    workers: Option<usize>,
-
-    /// A further argument for `drover serve`; may be repeated: --serve-arg=--config --serve-arg=FILE.
-    #[arg(
-        long,
-        value_name = "ARG",
-        allow_hyphen_values = true,
-        conflicts_with = "server",
-        help_heading = "Server"
-    )]
-    serve_arg: Vec<String>,
+    /// Exit with 3 if a target is missed.
+    #[arg(long, help_heading = "Output")]
+    check: bool,
 
     /// Be the bare server: print the address, serve until standard input closes.
     #[arg(long, hide = true)]

@@ -32,9 +32,9 @@ use tokio_util::task::TaskTracker;
 
 use self::flights::Flights;
 use crate::config::Policies;
-use crate::decision::{self, Answer, Ask, Decision, Grant, Key, LeaseId, Policy};
+use crate::decision::{self, Answer, Ask, Decision, Generations, Grant, Key, Policy, Seq, StoreTime, View};
 use crate::fanout::{Hub, Listener, Record, ResetReason};
-use crate::store::{Commit, Event, Loaded, Outcome, Store, StoreError, Want};
+use crate::store::{Commit, Event, Loaded, NewBytes, Outcome, Snapshot, Store, StoreError, Want};
 pub use api::{
     Acquire, Acquired, Description, Error, Invalidate, Invalidated, LeaseInfo, MAX_TAGS, NamespaceInfo, Renew, Renewed,
     ReportValue, Reported,
@@ -145,6 +145,10 @@ impl Coordinator {
         }
         loop {
             match decision::acquire(&loaded.view(), &request.ask, &policy, self.dice.draw()) {
+                Decision::Answer(answer @ Answer::Rebuild(_)) => match self.take_again(&loaded, answer).await? {
+                    Granting::Granted(answer, _) => return Ok(Acquired::at_once(answer, &loaded)),
+                    Granting::Conflict(now) => loaded = now,
+                },
                 Decision::Answer(answer) => return Ok(Acquired::at_once(answer, &loaded)),
                 Decision::Wait(wait) => {
                     return self
@@ -187,13 +191,7 @@ impl Coordinator {
                 reason: *reason,
             })
             .collect();
-        let store = self.store.clone();
-        let orphaned = (self.clone(), key.clone());
-        let outcome = detach::finish(&self.tasks, async move { store.commit(commit).await }, move |outcome| {
-            orphaned.0.clone().give_back_outcome(&orphaned.1, outcome)
-        })
-        .await?;
-        match outcome {
+        match self.commit_for_caller(commit).await? {
             Outcome::Conflict(now) => Ok(Granting::Conflict(now)),
             Outcome::Committed(committed) => {
                 let after = Loaded {
@@ -215,34 +213,73 @@ impl Coordinator {
         }
     }
 
-    fn give_back_outcome(self: Arc<Self>, key: &Key, outcome: Result<Outcome, StoreError>) {
-        let Ok(Outcome::Committed(committed)) = outcome else {
-            return;
-        };
-        if let Some(lease) = committed.snapshot.entry.lease.as_deref().map(decision::Lease::id) {
-            self.give_back_later(key, lease);
+    /// A retry is told of the lease that another try at the question got. The entry is written as it is, for a revision of its own: who
+    /// would give the lease back because that other try has left finds it taken. It is not given back if this caller leaves too,
+    /// because the other one may have been told.
+    async fn take_again(&self, loaded: &Loaded, answer: Answer) -> Result<Granting, StoreError> {
+        let entry = &loaded.snapshot.entry;
+        let mut commit = Commit::new(&loaded.snapshot.key, loaded, entry.draft());
+        commit.until = entry.lease.as_ref().map_or(commit.until, |lease| lease.deadline);
+        match self.store.commit(commit).await? {
+            Outcome::Conflict(now) => Ok(Granting::Conflict(now)),
+            Outcome::Committed(committed) => {
+                let after = Loaded {
+                    snapshot: committed.snapshot,
+                    generations: loaded.generations.clone(),
+                    now: committed.now,
+                };
+                Ok(Granting::Granted(answer, after))
+            }
         }
     }
 
-    /// Gives a lease back whose caller left before it was told.
-    fn give_back_later(self: &Arc<Self>, key: &Key, lease: LeaseId) {
-        let (coordinator, key) = (self.clone(), key.clone());
-        self.tasks
-            .spawn(async move { coordinator.give_back(&key, lease).await });
+    /// A commit that gives its caller a lease: if the caller leaves first, it is finished all the same, and then given back.
+    async fn commit_for_caller(self: &Arc<Self>, commit: Commit) -> Result<Outcome, StoreError> {
+        let (store, coordinator) = (self.store.clone(), self.clone());
+        detach::finish(&self.tasks, async move { store.commit(commit).await }, move |outcome| {
+            if let Ok(Outcome::Committed(committed)) = outcome {
+                coordinator.give_back_later(committed.snapshot);
+            }
+        })
+        .await
     }
 
-    async fn give_back(&self, key: &Key, lease: LeaseId) {
-        let given = self.change(key, |loaded| {
-            decision::give_back(&loaded.view(), lease).map(|draft| Commit::new(key, loaded, draft))
-        });
-        match given.await {
-            Ok(_) => tracing::debug!(
-                ?key,
-                token = lease.token.0,
-                "a grant whose caller had left was given back"
-            ),
+    /// Gives a lease back whose caller left before it was told.
+    fn give_back_later(self: &Arc<Self>, granted: Arc<Snapshot>) {
+        let coordinator = self.clone();
+        self.tasks.spawn(async move { coordinator.give_back(&granted).await });
+    }
+
+    /// Only from the entry as it was granted: where that has changed, the lease has ended, or a retry has it.
+    async fn give_back(&self, granted: &Arc<Snapshot>) {
+        let (key, generations) = (&granted.key, Generations::default());
+        let view = View {
+            entry: &granted.entry,
+            generations: &generations,
+            now: StoreTime::ZERO,
+        };
+        let Some(lease) = granted.entry.lease.as_deref() else {
+            return;
+        };
+        let token = lease.token.0;
+        let commit = Commit {
+            key: key.clone(),
+            expected: granted.revision,
+            draft: decision::give_back(&view, lease.id()),
+            bytes: NewBytes::Keep,
+            not_before: StoreTime::ZERO,
+            until: StoreTime::NEVER,
+            above: Seq::NONE,
+            guard: None,
+            events: Vec::new(),
+        };
+        match self.store.commit(commit).await {
+            Ok(Outcome::Committed(_)) => {
+                tracing::debug!(?key, token, "a grant whose caller had left was given back")
+            }
+            Ok(Outcome::Conflict(_)) => {}
             Err(error) => {
-                tracing::warn!(?key, token = lease.token.0, %error, "a grant whose caller had left could not be given back; it ends with its time")
+                tracing::warn!(?key, token, %error, "a grant whose caller had left could not be given back; it ends with its time")
             }
         }
     }

@@ -8,6 +8,7 @@
 //! ```
 
 #![warn(missing_docs)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests end with what they start"))]
 
 #[cfg(feature = "service")]
 pub mod bench;

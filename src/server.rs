@@ -64,15 +64,15 @@ pub struct Running {
 ///
 /// Installs nothing global: several can run in a process. Fails if a port can't be had.
 pub async fn start(settings: Settings) -> anyhow::Result<Running> {
-    let exposition = Arc::new(Exposition::new(settings.otlp.as_deref())?);
-    let metrics = exposition.metrics();
-    metrics.know(settings.policies.names());
-    let readiness = Readiness::starting().await;
     let (listener, grpc) = bind(settings.listen, "--listen").await?;
     let http = match settings.http {
         Some(address) => Some(bind(address, "--http").await?),
         None => None,
     };
+    let exposition = Arc::new(Exposition::new(settings.otlp.as_deref())?);
+    let metrics = exposition.metrics();
+    metrics.know(settings.policies.names());
+    let readiness = Readiness::starting().await;
 
     let (rest, rest_cut) = (TaskTracker::new(), CancellationToken::new());
     let parts = Parts::new(&settings, metrics, &rest, &rest_cut);
@@ -146,8 +146,13 @@ impl Running {
         self.parts.hub.close();
     }
 
-    /// Drains and ends, within `drain_delay` and `drain_timeout`. What had to be cut is logged; an error it is not.
-    pub async fn stop(mut self) {
+    /// Drains and ends, within `drain_delay` and `drain_timeout`, and sends the last figures. What had to be cut is logged; an
+    /// error it is not.
+    pub async fn stop(self) {
+        self.stop_serving().await.shutdown().await;
+    }
+
+    async fn stop_serving(mut self) -> Arc<Exposition> {
         self.readiness.draining().await;
         sleep(self.settings.drain_delay).await;
         let until = Instant::now() + self.settings.drain_timeout;
@@ -168,7 +173,7 @@ impl Running {
         drop(self.rest_cut);
         self.rest.close();
         self.rest.wait().await;
-        self.exposition.shutdown().await;
+        self.exposition
     }
 }
 
@@ -186,15 +191,16 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let signal = signals.next().await;
     tracing::info!(signal, "draining");
     following.cancel();
-    let code = tokio::select! {
-        () = running.stop() => ExitCode::SUCCESS,
+    tokio::select! {
+        exposition = running.stop_serving() => {
+            tokio::join!(exposition.shutdown(), telemetry.shutdown());
+            Ok(ExitCode::SUCCESS)
+        }
         signal = signals.next() => {
             tracing::warn!(signal, "ended before the drain was over");
-            ExitCode::FAILURE
+            Ok(ExitCode::FAILURE)
         }
-    };
-    telemetry.shutdown().await;
-    Ok(code)
+    }
 }
 
 async fn bind(address: SocketAddr, option: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {

@@ -13,7 +13,9 @@
 //! between it and any store.
 
 mod clock;
+pub mod conformance;
 pub mod event;
+pub mod faulty;
 pub mod memory;
 
 use std::future::Future;

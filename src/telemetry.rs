@@ -32,6 +32,9 @@ use crate::config::{LogFormat, Settings};
 /// The longest that one export, and therefore a shutdown, may take.
 pub const EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What the SDK says of its own life is of no interest unless the filter asks for it by these names.
+const QUIET: &str = "opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry-otlp=warn";
+
 /// Keeps the traces flowing; [`shutdown`](Telemetry::shutdown) sends what is left.
 #[must_use = "spans that were not sent yet are lost unless it is shut down"]
 #[derive(Debug)]
@@ -45,7 +48,7 @@ impl Telemetry {
     /// Fails if the process has a subscriber already, or if the log filter or the address can't be read.
     pub fn install(settings: &Settings) -> anyhow::Result<Telemetry> {
         let filter = EnvFilter::builder()
-            .parse(&settings.log)
+            .parse(format!("{QUIET},{}", settings.log))
             .with_context(|| format!("--log: {:?} is no log filter", settings.log))?;
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)

@@ -92,7 +92,10 @@ async def main() -> None:
         server, options=[("grpc.use_local_subchannel_pool", 1)]
     ) as second:
         calls, reports = pb_grpc.CoordinatorServiceStub(first), pb_grpc.CoordinatorServiceStub(second)
-        await asyncio.gather(first.channel_ready(), second.channel_ready())
+        try:
+            await asyncio.wait_for(asyncio.gather(first.channel_ready(), second.channel_ready()), timeout=5)
+        except asyncio.TimeoutError:
+            sys.exit(f"drover does not answer at {server}; is `drover serve` running?")
         started = time.monotonic()
         values = await asyncio.gather(
             *(read_through(calls, reports, database, "python", key) for _ in range(args.callers))
@@ -100,7 +103,8 @@ async def main() -> None:
         took = time.monotonic() - started
 
     assert len(set(values)) == 1, "everybody has the same value"
-    print(f"{args.callers} callers, {database.queries} query, everybody served after {took * 1000:.0f} ms")
+    queries = "1 query" if database.queries == 1 else f"{database.queries} queries"
+    print(f"{args.callers} callers, {queries}, everybody served after {took * 1000:.0f} ms")
     print(f"(one query takes {args.query * 1000:.0f} ms)")
 
 
@@ -108,4 +112,4 @@ if __name__ == "__main__":
     try:
         asyncio.run(main())
     except grpc.aio.AioRpcError as error:
-        sys.exit(f"drover does not answer: {error.code().name}: {error.details()}\nis `drover serve` running?")
+        sys.exit(f"drover refused: {error.code().name}: {error.details()}")

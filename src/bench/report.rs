@@ -252,7 +252,7 @@ impl CaseReport {
         {
             let _ = writeln!(
                 text,
-                "    {DIM}each run, {}:\n      {}{DIM:#}",
+                "    {DIM}each pair, {}:\n      {}{DIM:#}",
                 figure.name,
                 figure.pairs()
             );

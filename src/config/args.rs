@@ -173,7 +173,7 @@ pub struct ServeArgs {
     )]
     pub log_format: Option<LogFormat>,
 
-    /// Where traces are sent by OTLP over gRPC, such as http://localhost:4317, or `off` [default: off]
+    /// Where traces and metrics are sent by OTLP over gRPC, such as http://localhost:4317, or `off` [default: off]
     #[arg(
         long, env = "DROVER_OTLP", hide_env_values = true,
         value_name = "URL", value_parser = otlp, help_heading = "Telemetry"

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::flights::{Flight, Judgement, Reply, Walk};
 use super::{Coordinator, Granting, RETRY_SOON};
-use crate::decision::{self, Answer, Decision, Intent, Policy, Seq};
-use crate::store::{Loaded, Want};
+use crate::decision::{self, Answer, Ask, Decision, Grant, Intent, Policy, Seq};
+use crate::store::{Loaded, StoreError, Want};
 
 /// While callers are parked, their key is loaded at least this often.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
@@ -68,12 +68,7 @@ impl Coordinator {
     /// Gives each of the cohort what `loaded` has for it; where one may rebuild, the grant is committed and the rest are looked at
     /// anew. Those who only read come last: they wait for whoever rebuilds.
     async fn serve(self: &Arc<Self>, flight: &Arc<Flight>, cohort: u64, loaded: Loaded, policy: &Policy) -> Instant {
-        let mut now = Now {
-            loaded,
-            sent: Instant::now(),
-            readers: false,
-            from: 0,
-        };
+        let mut now = Now::new(loaded, Instant::now());
         loop {
             match self.walk(flight, cohort, &now, policy) {
                 Walk::GoesOn(next) => {
@@ -84,28 +79,16 @@ impl Coordinator {
                 Walk::Done => break,
                 Walk::Promote(ticket, ask, grant) => {
                     let sent = Instant::now();
-                    match self.grant(&now.loaded, &ask, *grant, policy).await {
-                        Ok(Granting::Granted(answer, after)) => {
-                            self.promote(flight, ticket, answer, &now.loaded).await;
-                            now = Now {
-                                loaded: after,
-                                sent,
-                                readers: false,
-                                from: 0,
-                            };
-                        }
-                        Ok(Granting::Conflict(loaded)) => {
-                            now = Now {
-                                loaded,
-                                sent,
-                                readers: false,
-                                from: 0,
-                            }
-                        }
-                        Err(error) => {
-                            tracing::debug!(key = ?flight.key, %error, "could not promote a parked caller; trying again");
-                            return Instant::now() + RETRY_SOON;
-                        }
+                    match self.promote(flight, ticket, &ask, *grant, &now.loaded, policy).await {
+                        Ok(loaded) => now = Now::new(loaded, sent),
+                        Err(error) => return try_again(flight, &error),
+                    }
+                }
+                Walk::TakeAgain(ticket, answer) => {
+                    let sent = Instant::now();
+                    match self.tell_again(flight, ticket, answer, &now.loaded).await {
+                        Ok(loaded) => now = Now::new(loaded, sent),
+                        Err(error) => return try_again(flight, &error),
                     }
                 }
             }
@@ -129,6 +112,7 @@ impl Coordinator {
             }
             match decision::acquire(&view, &waiter.ask, policy, self.dice.draw()) {
                 Decision::Wait(wait) => Judgement::Stays(wait.on),
+                Decision::Answer(answer @ Answer::Rebuild(_)) => Judgement::TakeAgain(answer),
                 Decision::Answer(answer) => Judgement::Gets(Reply::Answer(answer, now.loaded.snapshot.bytes.clone())),
                 // Whoever has left needs no lease.
                 Decision::Grant(_) if waiter.is_gone() => Judgement::Gets(Reply::Answer(Answer::Miss, None)),
@@ -137,20 +121,47 @@ impl Coordinator {
         })
     }
 
-    /// Hands the lease to a parked caller; if that one has left meanwhile, gives it back, so that the next is promoted at once.
-    async fn promote(self: &Arc<Self>, flight: &Arc<Flight>, ticket: u64, granted: Answer, before: &Loaded) {
-        let Answer::Rebuild(rebuild) = &granted else { return };
-        let lease = rebuild.lease;
-        if flight
-            .answer(
-                &self.flights,
-                ticket,
-                Reply::Answer(granted, before.snapshot.bytes.clone()),
-            )
-            .is_err()
-        {
-            self.give_back(&flight.key, lease).await;
-            flight.bell.notify_one();
+    /// Grants the lease to a parked caller; if that one has left meanwhile, gives it back, so that the next is promoted at once. How the
+    /// entry is now.
+    async fn promote(
+        self: &Arc<Self>,
+        flight: &Flight,
+        ticket: u64,
+        ask: &Ask,
+        grant: Grant,
+        before: &Loaded,
+        policy: &Policy,
+    ) -> Result<Loaded, StoreError> {
+        match self.grant(before, ask, grant, policy).await? {
+            Granting::Conflict(now) => Ok(now),
+            Granting::Granted(answer, after) => {
+                let bytes = before.snapshot.bytes.clone();
+                let reply = Reply::Lease(answer, bytes, after.snapshot.clone());
+                if !flight.answer(&self.flights, ticket, reply) {
+                    self.give_back(&after.snapshot).await;
+                    flight.bell.notify_one();
+                }
+                Ok(after)
+            }
+        }
+    }
+
+    /// Tells a parked caller of the lease that another try at its question has. How the entry is now.
+    async fn tell_again(
+        &self,
+        flight: &Flight,
+        ticket: u64,
+        answer: Answer,
+        before: &Loaded,
+    ) -> Result<Loaded, StoreError> {
+        match self.take_again(before, answer).await? {
+            Granting::Conflict(now) => Ok(now),
+            Granting::Granted(answer, after) => {
+                let reply = Reply::Answer(answer, before.snapshot.bytes.clone());
+                // Whoever has left leaves the lease to that other try.
+                let _ = flight.answer(&self.flights, ticket, reply);
+                Ok(after)
+            }
         }
     }
 
@@ -164,6 +175,11 @@ impl Coordinator {
     }
 }
 
+fn try_again(flight: &Flight, error: &StoreError) -> Instant {
+    tracing::debug!(key = ?flight.key, %error, "could not promote a parked caller; trying again");
+    Instant::now() + RETRY_SOON
+}
+
 /// How far the task is with a load.
 struct Now {
     loaded: Loaded,
@@ -173,4 +189,15 @@ struct Now {
     readers: bool,
     /// The next ticket.
     from: u64,
+}
+
+impl Now {
+    fn new(loaded: Loaded, sent: Instant) -> Now {
+        Now {
+            loaded,
+            sent,
+            readers: false,
+            from: 0,
+        }
+    }
 }

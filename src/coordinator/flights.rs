@@ -17,15 +17,18 @@ use tokio::sync::{Notify, oneshot};
 
 use super::Error;
 use crate::decision::{Answer, Ask, Grant, Key, Seq};
-use crate::store::Bytes;
+use crate::store::{Bytes, Snapshot};
 
 const SHARDS: usize = 16;
 /// So many callers are looked at while a queue is held.
 const STEP: usize = 256;
 
+/// The flights of one shard.
+type Table = HashMap<Key, Arc<Flight>, DefaultHashBuilder>;
+
 /// All flights of a replica.
 pub struct Flights {
-    shards: Box<[Mutex<HashMap<Key, Arc<Flight>, DefaultHashBuilder>>]>,
+    shards: Box<[Mutex<Table>]>,
     hasher: DefaultHashBuilder,
     parked: AtomicUsize,
     most: usize,
@@ -67,6 +70,8 @@ pub struct Waiter {
 pub enum Reply {
     /// With an answer.
     Answer(Answer, Option<Bytes>),
+    /// With a new lease; and the entry from which it is to be given back if the caller has left.
+    Lease(Answer, Option<Bytes>, Arc<Snapshot>),
     /// A retry of the same question has taken the place.
     Replaced,
     /// This replica is about to leave.
@@ -81,6 +86,8 @@ pub enum Judgement {
     Gets(Reply),
     /// It may rebuild, if the store takes the grant.
     Promote(Box<Grant>),
+    /// Another try at its question has the lease: it gets the same, if the store takes note of that.
+    TakeAgain(Answer),
 }
 
 /// How far a walk through a queue came.
@@ -91,6 +98,8 @@ pub enum Walk {
     GoesOn(u64),
     /// To a caller that may rebuild.
     Promote(u64, Ask, Box<Grant>),
+    /// To a caller whose other try has the lease.
+    TakeAgain(u64, Answer),
 }
 
 /// A place in a queue, for one try at a question.
@@ -146,12 +155,14 @@ impl Flights {
         self.shard(key).lock().get(key).cloned()
     }
 
-    /// Every flight there is.
+    /// Every flight there is, by key: a simulation must not depend on a hasher.
     pub fn all(&self) -> Vec<Arc<Flight>> {
-        self.shards
-            .iter()
-            .flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>())
-            .collect()
+        let mut flights = Vec::new();
+        for shard in &self.shards {
+            flights.extend(shard.lock().values().cloned());
+        }
+        flights.sort_unstable_by(|one: &Arc<Flight>, other| one.key.cmp(&other.key));
+        flights
     }
 
     /// Rings for a key, if anybody is parked for it.
@@ -228,7 +239,7 @@ impl Flights {
         empty
     }
 
-    fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Arc<Flight>, DefaultHashBuilder>> {
+    fn shard(&self, key: &Key) -> &Mutex<Table> {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 }
@@ -282,6 +293,7 @@ impl Flight {
                     waiter.ask.parked_on = waiter.ask.parked_on.or(on.is_some().then_some(on));
                 }
                 Judgement::Promote(decision) => return Walk::Promote(ticket, waiter.ask.clone(), decision),
+                Judgement::TakeAgain(answer) => return Walk::TakeAgain(ticket, answer),
                 Judgement::Gets(reply) => {
                     if let Some(waiter) = queue.take_out(ticket) {
                         flights.parked.fetch_sub(1, Ordering::Relaxed);
@@ -294,13 +306,13 @@ impl Flight {
         if full { Walk::GoesOn(next) } else { Walk::Done }
     }
 
-    /// Gives a caller its answer. The reply comes back if the caller is not there any more.
-    pub fn answer(&self, flights: &Flights, ticket: u64, reply: Reply) -> Result<(), Reply> {
+    /// Gives a caller its answer. `false`: it is not there any more.
+    pub fn answer(&self, flights: &Flights, ticket: u64, reply: Reply) -> bool {
         let Some(waiter) = self.queue.lock().take_out(ticket) else {
-            return Err(reply);
+            return false;
         };
         flights.parked.fetch_sub(1, Ordering::Relaxed);
-        waiter.reply.send(reply)
+        waiter.reply.send(reply).is_ok()
     }
 }
 

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::flights::{Parking, Place, Reply, Waiter};
 use super::{Acquire, Acquired, Coordinator, Error, Granting};
-use crate::decision::{self, Answer, Busy, BusyCause, Decision, Grant, LeaseId, Policy, Seq};
-use crate::store::{Loaded, Want};
+use crate::decision::{self, Answer, Busy, BusyCause, Decision, Grant, Policy, Seq};
+use crate::store::{Loaded, Snapshot, Want};
 
 impl Coordinator {
     /// Parks the caller until the lease `on` ends or its own wait is over; then `when_over` is what it gets, unless there is
@@ -50,7 +50,7 @@ impl Coordinator {
             reply,
         };
         let acquired = match parked.reply_until(until).await {
-            Some(Reply::Answer(answer, bytes)) => {
+            Some(Reply::Answer(answer, bytes) | Reply::Lease(answer, bytes, _)) => {
                 let bytes = answer.hit().and(bytes);
                 Ok(Acquired {
                     answer,
@@ -98,6 +98,10 @@ impl Coordinator {
             return Ok(over);
         };
         match decision::acquire(&loaded.view(), &request.ask, policy, self.dice.draw()) {
+            Decision::Answer(answer @ Answer::Rebuild(_)) => match self.take_again(&loaded, answer).await? {
+                Granting::Granted(answer, _) => Ok(Acquired::at_once(answer, &loaded)),
+                Granting::Conflict(_) => Ok(over),
+            },
             Decision::Answer(answer) => Ok(Acquired::at_once(answer, &loaded)),
             Decision::Wait(wait) => Ok(Acquired::at_once(wait.when_over, &loaded)),
             Decision::Grant(grant) if self.flights.get(&request.key).is_some_and(|flight| flight.len() > 0) => {
@@ -130,11 +134,11 @@ impl Parked {
         Some(reply.unwrap_or(Reply::Draining))
     }
 
-    /// The lease of a reply that arrived and was not taken.
-    fn untaken(&mut self) -> Option<LeaseId> {
+    /// The lease of a reply that arrived and was not taken, as the entry has it.
+    fn untaken(&mut self) -> Option<Arc<Snapshot>> {
         self.reply.close();
         match self.reply.try_recv() {
-            Ok(Reply::Answer(Answer::Rebuild(rebuild), _)) => Some(rebuild.lease),
+            Ok(Reply::Lease(_, _, granted)) => Some(granted),
             _ => None,
         }
     }
@@ -143,8 +147,8 @@ impl Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         self.coordinator.flights.leave(&self.place);
-        if let Some(lease) = self.untaken() {
-            self.coordinator.give_back_later(&self.place.flight.key, lease);
+        if let Some(granted) = self.untaken() {
+            self.coordinator.give_back_later(granted);
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Accepts until it is closing.
+    /// Accepts until it is closing or cut.
     pub(super) async fn accept<S, B>(self, listener: TcpListener, service: S)
     where
         S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
@@ -69,6 +69,7 @@ impl Connections {
             let accepted = tokio::select! {
                 biased;
                 () = self.closing.cancelled() => return,
+                () = self.cut.cancelled() => return,
                 accepted = listener.accept() => accepted,
             };
             match accepted {

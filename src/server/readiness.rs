@@ -82,9 +82,12 @@ impl Readiness {
         }
     }
 
+    /// This replica leaves. Told once: who watches the health hears each telling.
     pub(super) async fn draining(&self) {
-        self.phase.store(Phase::Draining as u8, Ordering::Release);
-        self.tell(ServingStatus::NotServing).await;
+        let before = self.phase.swap(Phase::Draining as u8, Ordering::AcqRel);
+        if before != Phase::Draining as u8 {
+            self.tell(ServingStatus::NotServing).await;
+        }
     }
 
     /// Ends the streams of those who watch the health; they hold their connections open otherwise.

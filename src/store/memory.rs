@@ -367,3 +367,6 @@ impl Store for Memory {
         &self.feed
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::decision::BusyCause;
+use crate::store::faulty::{Call, Fault, Faulty};
 
 #[tokio::test(start_paused = true)]
 async fn a_herd_is_reduced_to_one_rebuild_and_everybody_is_handed_its_value() {
@@ -276,4 +277,40 @@ async fn a_drain_sends_parked_callers_elsewhere_and_still_takes_reports() {
     assert!(accepted(&replica.report(rebuild(&first).lease, value()).await));
     assert!(hit(&replica.ask(question()).await).fresh);
     replica.0.finished().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_its_caller_was_told_of_in_the_last_moment_is_not_given_back() {
+    let store = Faulty::new(Memory::new(Limits::default()), 1);
+    let replica = Replica::over(store.clone(), Policy::default(), 100);
+    replica.ask(question_with(|ask| ask.lease_ttl = Some(seconds(1)))).await;
+    let named = question_with(|ask| ask.request_id = "q1".into());
+    let wait = Some(Duration::from_millis(1_005));
+    let asking = replica.park(Acquire { wait, ..named }).await;
+    // The queue grants it the lease when the first one's time is over, and hears of the commit when the wait is over too: by then the
+    // caller has looked for itself and found the lease that answers its question.
+    store.script(Call::Commit, Fault::AnswerLate(Duration::from_millis(50)));
+    let told = asking.await.expect("no panic").expect("the store answers");
+    advance(Duration::from_millis(100)).await;
+    settle().await;
+    let other = Acquire {
+        wait: Some(Duration::ZERO),
+        ..question()
+    };
+    assert!(matches!(replica.ask(other).await.answer, Answer::Busy(_)));
+    assert!(accepted(&replica.report(rebuild(&told).lease, value()).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_a_retry_was_told_of_is_not_given_back_when_its_first_try_left() {
+    let store = Faulty::new(Memory::new(Limits::default()), 1);
+    let replica = Replica::over(store.clone(), Policy::default(), 100);
+    let named = || question_with(|ask| ask.request_id = "q1".into());
+    store.script(Call::Commit, Fault::AnswerLate(Duration::from_millis(50)));
+    let leaves = replica.park(named()).await;
+    leaves.abort();
+    let told = replica.ask(named()).await;
+    advance(Duration::from_millis(100)).await;
+    settle().await;
+    assert!(accepted(&replica.report(rebuild(&told).lease, value()).await));
 }

@@ -24,12 +24,9 @@ async fn a_drain_is_told_and_the_stream_goes_on_until_it_is_closed_with_a_last_c
 async fn a_watcher_that_waits_is_woken_by_the_drain() {
     let world = World::new();
     let mut watching = world.live(shop());
-    let waiting = tokio::spawn(async move { (watching.next().await, watching.next().await, watching.next().await) });
-    tokio::task::yield_now().await;
-    world.hub.drain();
-    tokio::task::yield_now().await;
-    world.hub.close();
-    let (told, last, end) = waiting.await.expect("no panic");
+    let (told, ()) = tokio::join!(watching.next(), async { world.hub.drain() });
+    let (last, ()) = tokio::join!(watching.next(), async { world.hub.close() });
+    let end = watching.next().await;
     assert_eq!(
         words(&[told.expect("told"), last.expect("last")]),
         ["draining", "draining"]

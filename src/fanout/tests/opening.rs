@@ -131,10 +131,7 @@ async fn a_waiting_watcher_is_woken_by_what_it_watches_and_by_the_time_alone() {
     let world = World::new();
     let mut watching = world.live(shop());
     let begun = tokio::time::Instant::now();
-    let waiting = tokio::spawn(async move { (watching.next().await, watching) });
-    tokio::task::yield_now().await;
-    world.drop_key("a");
-    let (event, mut watching) = waiting.await.expect("no panic");
+    let (event, _) = tokio::join!(watching.next(), async { world.drop_key("a") });
     assert_eq!(words(event.as_slice()), ["drop a"]);
     assert_eq!(begun.elapsed(), Duration::ZERO);
     assert_eq!(words(watching.next().await.as_slice()), ["progress"]);

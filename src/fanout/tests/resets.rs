@@ -197,9 +197,7 @@ async fn a_reset_waits_for_a_watcher_that_does_not_read() {
 async fn a_reset_wakes_a_watcher_that_waits() {
     let world = World::new();
     let mut watching = world.live(shop());
-    let waiting = tokio::spawn(async move { watching.next().await });
-    tokio::task::yield_now().await;
-    world.feed.reset(ResetReason::LogLost);
-    let event = waiting.await.expect("no panic").expect("a message");
+    let (event, ()) = tokio::join!(watching.next(), async { world.feed.reset(ResetReason::LogLost) });
+    let event = event.expect("a message");
     assert_eq!(reset(&event), Some(ResetReason::LogLost));
 }

@@ -137,7 +137,8 @@ mod tests {
         let all: Vec<_> = (0..callers)
             .map(|caller| {
                 let recipe = recipe.clone();
-                TaskTracker::new().spawn(async move { recipe.get("k", &mut SmallRng::seed_from_u64(caller)).await.unwrap() })
+                TaskTracker::new()
+                    .spawn(async move { recipe.get("k", &mut SmallRng::seed_from_u64(caller)).await.unwrap() })
             })
             .collect();
         for one in all {

@@ -1,0 +1,308 @@
+//! The checker, checked: a service with a known bug must not pass.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use drover::decision::{Generations, Key, Number, Seq, StoreTime, Tag, When};
+use drover::fanout::{Feed, Listener, Record, ResetReason};
+use drover::store::{Answer, Census, Commit, Covering, Invalidated, Loaded, Outcome, Snapshot, Store, Want};
+
+use crate::checker::Promise;
+use crate::first_failure;
+use crate::world::Sabotage;
+
+/// A bug is found within so many seeds.
+const SEEDS: u64 = 400;
+
+fn catches(promises: &[Promise], sabotage: &Sabotage) {
+    let Some((seed, violation)) = first_failure(0..SEEDS, sabotage) else {
+        panic!("not caught within {SEEDS} seeds");
+    };
+    assert!(promises.contains(&violation.promise), "seed {seed}: {violation}");
+}
+
+fn in_the_store(store: fn(Arc<dyn Store>) -> Arc<dyn Store>) -> Sabotage {
+    Sabotage {
+        store,
+        ..Sabotage::none()
+    }
+}
+
+/// What a bug does to a commit that is on its way.
+type Twist = Box<dyn Fn(&mut Commit) + Send + Sync>;
+
+/// A store with a bug.
+struct Buggy {
+    inner: Arc<dyn Store>,
+    feed: Arc<Feed>,
+    twist: Twist,
+    /// Upon whatever is there.
+    ignores_expected: bool,
+    /// Invalidations of tags and namespaces are not seen.
+    forgets_generations: bool,
+    /// Every other load comes from before.
+    cache: Option<Mutex<HashMap<Key, Loaded>>>,
+    loads: AtomicU64,
+}
+
+impl Buggy {
+    fn over(inner: Arc<dyn Store>) -> Buggy {
+        Buggy {
+            feed: inner.feed().clone(),
+            inner,
+            twist: Box::new(|_| ()),
+            ignores_expected: false,
+            forgets_generations: false,
+            cache: None,
+            loads: AtomicU64::new(0),
+        }
+    }
+
+    fn seen(&self, mut loaded: Loaded) -> Loaded {
+        if self.forgets_generations {
+            loaded.generations = Generations::default();
+        }
+        loaded
+    }
+
+    fn cached(&self, key: &Key) -> Option<Loaded> {
+        let cache = self.cache.as_ref()?;
+        let often = self.loads.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+        let cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(key).filter(|_| often).cloned()
+    }
+}
+
+impl Store for Buggy {
+    fn load<'a>(&'a self, key: &'a Key, tags: &'a [Tag], want: Want) -> Answer<'a, Loaded> {
+        Box::pin(async move {
+            if let Some(mut cached) = self.cached(key) {
+                cached.now = self.inner.ping().await?;
+                return Ok(cached);
+            }
+            let loaded = self.seen(self.inner.load(key, tags, want).await?);
+            if let Some(cache) = &self.cache {
+                let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+                cache.insert(key.clone(), loaded.clone());
+            }
+            Ok(loaded)
+        })
+    }
+
+    fn commit<'a>(&'a self, mut commit: Commit) -> Answer<'a, Outcome> {
+        (self.twist)(&mut commit);
+        Box::pin(async move {
+            if self.forgets_generations {
+                commit.guard = None;
+            }
+            if self.ignores_expected {
+                let now = self.inner.load(&commit.key, &[], Want::default()).await?;
+                commit.expected = now.snapshot.revision;
+                (commit.not_before, commit.until, commit.guard) = (StoreTime::ZERO, StoreTime::NEVER, None);
+            }
+            match self.inner.commit(commit).await? {
+                Outcome::Conflict(now) => Ok(Outcome::Conflict(self.seen(now))),
+                committed => Ok(committed),
+            }
+        })
+    }
+
+    fn invalidate<'a>(&'a self, covering: Covering) -> Answer<'a, Invalidated> {
+        self.inner.invalidate(covering)
+    }
+
+    fn leases<'a>(&'a self, namespace: Option<&'a str>) -> Answer<'a, Vec<Arc<Snapshot>>> {
+        if self.forgets_generations {
+            return Box::pin(std::future::ready(Ok(Vec::new())));
+        }
+        self.inner.leases(namespace)
+    }
+
+    fn census(&self) -> Answer<'_, Vec<Census>> {
+        self.inner.census()
+    }
+
+    fn ping(&self) -> Answer<'_, StoreTime> {
+        self.inner.ping()
+    }
+
+    fn feed(&self) -> &Arc<Feed> {
+        &self.feed
+    }
+}
+
+/// Lets rings through, and two of three log records.
+struct Leaky {
+    feed: Arc<Feed>,
+    seen: AtomicU64,
+}
+
+impl Listener for Leaky {
+    fn rung(&self, key: &Key) {
+        self.feed.ring(key);
+    }
+
+    fn logged(&self, record: &Record) {
+        if self.seen.fetch_add(1, Ordering::Relaxed) % 3 < 2 {
+            let appended = self.feed.append(record.number, record.at, vec![record.event.clone()]);
+            self.feed.announce(&appended);
+        }
+    }
+
+    fn reset(&self, reason: ResetReason) {
+        self.feed.reset(reason);
+    }
+}
+
+#[test]
+fn the_checker_catches_a_store_that_ignores_what_a_commit_expects() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            ignores_expected: true,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(
+        &[Promise::Exclusive, Promise::Versions, Promise::NoLateReport],
+        &sabotage,
+    );
+}
+
+#[test]
+fn the_checker_catches_a_counter_that_restarts() {
+    let sabotage = in_the_store(|inner| {
+        let taken = AtomicU64::new(0);
+        let twist = move |commit: &mut Commit| {
+            let Some(lease) = commit.draft.as_mut().and_then(|draft| draft.lease.as_mut()) else {
+                return;
+            };
+            if lease.token == Number::Next {
+                lease.token = Number::Is(Seq(1 + taken.fetch_add(1, Ordering::Relaxed) % 7));
+            }
+        };
+        Arc::new(Buggy {
+            twist: Box::new(twist),
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Tokens], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_one_number_a_client() {
+    let sabotage = in_the_store(|inner| {
+        let twist = |commit: &mut Commit| {
+            let Some(lease) = commit.draft.as_mut().and_then(|draft| draft.lease.as_mut()) else {
+                return;
+            };
+            if lease.token == Number::Next {
+                let client = lease.holder.bytes().last().unwrap_or_default();
+                lease.token = Number::Is(Seq(1_900_000_000_000_000 + u64::from(client)));
+            }
+        };
+        Arc::new(Buggy {
+            twist: Box::new(twist),
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Tokens], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_a_release_by_name() {
+    let sabotage = Sabotage {
+        release_by_name: true,
+        ..Sabotage::none()
+    };
+    catches(&[Promise::NoLateReport, Promise::OwnerOnly], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_what_is_served_after_an_invalidation() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            forgets_generations: true,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(
+        &[Promise::InvalidateWins, Promise::NoLateReport, Promise::OwnerOnly],
+        &sabotage,
+    );
+}
+
+#[test]
+fn the_checker_catches_loads_from_before_the_call() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            cache: Some(Mutex::default()),
+            ..Buggy::over(inner)
+        })
+    });
+    catches(
+        &[Promise::Versions, Promise::InvalidateWins, Promise::Lifetimes],
+        &sabotage,
+    );
+}
+
+#[test]
+fn the_checker_catches_rings_that_are_swallowed() {
+    let sabotage = Sabotage {
+        faults: |faults| faults.ring_lost = 1.0,
+        ..Sabotage::none()
+    };
+    catches(&[Promise::NoMissedWake], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_a_lease_that_never_ends() {
+    let sabotage = in_the_store(|inner| {
+        let twist = |commit: &mut Commit| {
+            if let Some(lease) = commit.draft.as_mut().and_then(|draft| draft.lease.as_mut()) {
+                lease.deadline = When::after(Duration::from_secs(36_000));
+            }
+        };
+        Arc::new(Buggy {
+            twist: Box::new(twist),
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::NoStuckKey], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_values_that_are_rebuilt_although_they_are_fresh() {
+    let sabotage = in_the_store(|inner| {
+        // A value is forgotten as soon as somebody fails to rebuild it, or is granted a lease.
+        let twist = |commit: &mut Commit| {
+            let Some(draft) = &mut commit.draft else { return };
+            if draft.lease.is_some() || draft.trouble.is_some() {
+                draft.value = None;
+            }
+        };
+        Arc::new(Buggy {
+            twist: Box::new(twist),
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::BoundedRebuilds], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_a_silent_gap_in_the_log() {
+    let sabotage = in_the_store(|inner| {
+        let feed = Feed::new();
+        let leaky = Leaky {
+            feed: feed.clone(),
+            seen: AtomicU64::new(0),
+        };
+        inner.feed().listen(Arc::new(leaky));
+        Arc::new(Buggy {
+            feed,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Watch], &sabotage);
+}

@@ -1,0 +1,114 @@
+//! Thousands of short lives of the service, each decided by a seed, and a checker that looks at what its clients saw.
+//!
+//! ```text
+//!  clients ──▶ coordinators (1–2) ──▶ Faulty, one a replica ──▶ Tap (account) ──▶ embedded store
+//!     └────────▶ history ──▶ checker ◀── account ──────────────────┘
+//! ```
+//!
+//! Time is tokio's, paused: a run of a minute takes milliseconds, and the same seed gives the same run. More seeds, or one alone:
+//!
+//! ```text
+//!  DROVER_SIM_SEEDS=100000 cargo test --test simulation every_seed
+//!  DROVER_SIM_SEED=4711    cargo test --test simulation every_seed -- --nocapture
+//! ```
+
+mod bugs;
+mod checker;
+mod client;
+mod history;
+mod plan;
+mod truth;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::checker::{Violation, check};
+use crate::plan::Plan;
+use crate::world::{Run, Sabotage, run};
+
+/// As many seeds, unless the environment says otherwise.
+const SEEDS: u64 = 2_000;
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable} is to be a number, not {text:?}")),
+    )
+}
+
+/// Runs seeds until one fails; on all processors.
+fn first_failure(seeds: std::ops::Range<u64>, sabotage: &Sabotage) -> Option<(u64, Violation)> {
+    let next = AtomicU64::new(seeds.start);
+    let failed: Mutex<Option<(u64, Violation)>> = Mutex::new(None);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            if let Err(violation) = check(&run(Plan::of(seed), sabotage)) {
+                next.store(seeds.end, Ordering::Relaxed);
+                let mut failed = failed.lock().expect("no panic while it is held");
+                if failed.as_ref().is_none_or(|(first, _)| seed < *first) {
+                    *failed = Some((seed, violation));
+                }
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    failed.into_inner().expect("no panic while it was held")
+}
+
+/// What happened in a run, a line a call.
+fn tell(run: &Run) {
+    println!("{:#?}", run.plan);
+    for call in &run.records.calls {
+        println!("{call:?}");
+    }
+    for done in &run.account {
+        println!("{done:?}");
+    }
+    for (replica, moment, what) in &run.records.watched {
+        println!("watcher {replica} at {moment:?}: {what:?}");
+    }
+    println!(
+        "jumps {:?}, downs {:?}, drained {:?}",
+        run.records.jumps, run.records.downs, run.records.drained
+    );
+}
+
+#[test]
+fn every_seed_keeps_every_promise() {
+    if let Some(seed) = number("DROVER_SIM_SEED") {
+        let run = run(Plan::of(seed), &Sabotage::none());
+        tell(&run);
+        if let Err(violation) = check(&run) {
+            panic!("seed {seed}: {violation}");
+        }
+        return;
+    }
+    let seeds = number("DROVER_SIM_SEEDS").unwrap_or(SEEDS);
+    if let Some((seed, violation)) = first_failure(0..seeds, &Sabotage::none()) {
+        panic!(
+            "seed {seed} breaks a promise. {violation}\n\nTo see all of it:\n  \
+             DROVER_SIM_SEED={seed} cargo test --test simulation every_seed -- --nocapture\n"
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    for seed in 0..40 {
+        let [one, other] = [(), ()].map(|()| run(Plan::of(seed), &Sabotage::none()));
+        let (one, other) = (one.story(), other.story());
+        let differ = one.lines().zip(other.lines()).find(|(one, other)| one != other);
+        assert_eq!((differ, one.len()), (None, other.len()), "seed {seed}");
+    }
+}
