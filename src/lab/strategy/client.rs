@@ -23,7 +23,7 @@ use crate::proto::{
 type Stub = CoordinatorServiceClient<Channel>;
 
 /// Callers that share one connection for asking: well below the streams that servers allow on one.
-const CALLERS_A_CONNECTION: usize = 50;
+const CALLERS_A_CONNECTION: usize = 100;
 /// How long a call may take that never parks.
 const SHORT_CALL: Duration = Duration::from_secs(5);
 /// How often a call is made at most when the server is unavailable.
