@@ -1,5 +1,8 @@
 //! Each fault, by script and by chance.
 
+// The one task is waited for.
+#![allow(clippy::disallowed_methods)]
+
 use tokio::time::Instant;
 
 use super::*;

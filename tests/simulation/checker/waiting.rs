@@ -74,7 +74,13 @@ pub fn values_reach_those_who_wait(seen: &Seen<'_>, account: &[Done]) -> Checked
         let Done::Written { key, at, entry } = done else {
             continue;
         };
-        let Some(value) = entry.value.as_ref().filter(|value| value.stored_at == *at) else {
+        // A report, not a grant that came in the same microsecond and left the value as it was.
+        let reported = |version| entry.lease.is_none() && entry.reported.is_some_and(|by| by.lease.token == version);
+        let Some(value) = entry
+            .value
+            .as_ref()
+            .filter(|value| value.stored_at == *at && reported(value.version))
+        else {
             continue;
         };
         let (stored, by) = (since(*at), since(*at) + notice);
