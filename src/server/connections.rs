@@ -155,3 +155,17 @@ async fn at(instant: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_lie_within_a_tenth_around_the_one_that_is_set_and_differ() {
+        let set = Duration::from_secs(1_000);
+        let ages: Vec<Duration> = (0..100).map(|_| jittered(set)).collect();
+        let around = Duration::from_secs(900)..=Duration::from_secs(1_100);
+        assert!(ages.iter().all(|age| around.contains(age)), "{ages:?}");
+        assert!(ages.iter().any(|age| *age != ages[0]));
+    }
+}

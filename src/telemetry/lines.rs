@@ -109,3 +109,78 @@ fn colour(level: Level) -> &'static str {
         Level::TRACE => "\x1b[35m",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use opentelemetry::trace::TracerProvider as _;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use parking_lot::Mutex;
+    use tracing_subscriber::filter::LevelFilter;
+    use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged inside a span and outside of it, where the filter of the lines hides the span.
+    fn lines(json: bool) -> Vec<String> {
+        let page = Page::default();
+        let writer = page.clone();
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        let lines = match json {
+            true => lines
+                .fmt_fields(format::JsonFields::new())
+                .event_format(Json::default())
+                .boxed(),
+            false => lines.event_format(Text::default()).boxed(),
+        };
+        let provider = SdkTracerProvider::builder().build();
+        let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+        let subscriber = tracing_subscriber::registry()
+            .with(lines.with_filter(LevelFilter::WARN))
+            .with(spans);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info_span!("call").in_scope(|| tracing::warn!(key = 7, "inside"));
+            tracing::warn!("outside");
+        });
+        let text = String::from_utf8(page.0.lock().clone()).expect("text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_line_inside_a_span_that_the_filter_hides_still_names_its_trace() {
+        let lines = lines(false);
+        assert!(lines[0].contains("inside key=7 trace_id="), "{lines:?}");
+        assert!(lines[0].contains(" span_id="), "{lines:?}");
+        assert!(lines[1].ends_with("outside"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_json_line_stays_an_object_with_its_trace_beside_the_fields() {
+        let lines: Vec<serde_json::Value> = lines(true)
+            .iter()
+            .map(|line| serde_json::from_str(line).expect("an object"))
+            .collect();
+        assert_eq!((&lines[0]["message"], &lines[0]["key"]), (&"inside".into(), &7.into()));
+        assert_eq!(lines[0]["trace_id"].as_str().map(str::len), Some(32));
+        assert_eq!(lines[0]["span_id"].as_str().map(str::len), Some(16));
+        assert!(lines[1].get("trace_id").is_none());
+    }
+}

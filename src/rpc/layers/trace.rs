@@ -119,3 +119,34 @@ impl Extractor for Headers<'_> {
         self.0.keys().map(http::HeaderName::as_str).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    fn ended(status: Status) -> Option<String> {
+        let head = status.into_http::<()>().into_parts().0.headers;
+        Ended::of(&head).reason.map(str::to_owned)
+    }
+
+    #[test]
+    fn an_error_has_its_reason_and_a_caller_that_left_is_none() {
+        assert_eq!(Ended::of(&HeaderMap::new()).reason, None);
+        assert_eq!(ended(Status::cancelled("")), None);
+        assert_eq!(ended(Status::unimplemented("")).as_deref(), Some("UNIMPLEMENTED"));
+        assert_eq!(ended(Status::unavailable("")).as_deref(), Some("OTHER"));
+        let mut named = Status::unavailable("");
+        named
+            .metadata_mut()
+            .insert(REASON_TRAILER, "DRAINING".parse().expect("ASCII"));
+        assert_eq!(ended(named).as_deref(), Some("DRAINING"));
+    }
+
+    #[test]
+    fn a_caller_s_mistake_is_no_fault_of_the_server() {
+        assert!(is_servers_fault(Code::Internal as i64) && is_servers_fault(Code::Unavailable as i64));
+        assert!(!is_servers_fault(Code::InvalidArgument as i64) && !is_servers_fault(Code::Cancelled as i64));
+    }
+}
