@@ -258,6 +258,7 @@ fn codec() -> ProstCodec<Ask, Blob> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::task::JoinSet;
 
     #[test]
     fn a_request_has_the_encoded_length_that_was_asked_for() {
@@ -306,11 +307,12 @@ mod tests {
         );
     }
 
-    /// A server on a free port and a client of it.
-    async fn served() -> anyhow::Result<(tokio::task::JoinHandle<anyhow::Result<()>>, Client)> {
+    /// A server on a free port, which ends with the set, and a client of it.
+    async fn served() -> anyhow::Result<(JoinSet<anyhow::Result<()>>, Client)> {
         let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let address = incoming.local_addr()?;
-        let server = tokio::spawn(serve(incoming));
+        let mut server = JoinSet::new();
+        server.spawn(serve(incoming));
         let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"))?
             .connect()
             .await?;
@@ -319,21 +321,19 @@ mod tests {
 
     #[tokio::test]
     async fn an_echo_is_as_long_as_it_was_asked_to_be() -> anyhow::Result<()> {
-        let (server, mut client) = served().await?;
+        let (_server, mut client) = served().await?;
         assert_eq!(client.echo(Ask::sized(64, 113, 0)).await?.encoded_len(), 113);
-        server.abort();
         Ok(())
     }
 
     #[tokio::test]
     async fn what_is_published_reaches_whoever_had_subscribed() -> anyhow::Result<()> {
-        let (server, mut client) = served().await?;
+        let (_server, mut client) = served().await?;
         let mut streams = [client.subscribe().await?, client.subscribe().await?];
         assert_eq!(client.publish(Ask::sized(31, 0, 84)).await?.encoded_len(), 0);
         for stream in &mut streams {
             assert_eq!(stream.message().await?.map(|event| event.encoded_len()), Some(84));
         }
-        server.abort();
         Ok(())
     }
 }

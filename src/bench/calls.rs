@@ -73,86 +73,81 @@ pub async fn populations(bench: &Bench, slot: &mut Option<Filled>) -> anyhow::Re
     if bench.args.connections * bench.args.concurrency > FEW as usize {
         bail!("(g) rebuilds each of 1,000 keys one at a time: keep --connections × --concurrency at or below 1000");
     }
-    let Filled { side: large, .. } = filled(bench, slot).await?;
+    let large = filled(bench, slot).await?;
     let (small, bare) = (bench.drover().await?, Side::bare(bench.workers).await?);
     populate(bench, &small, 'k', FEW, &ProgressBar::hidden()).await?;
-    let (few, many, echo) = (
-        Lane::open(bench, &small).await?,
-        Lane::open(bench, large).await?,
-        Lane::open(bench, &bare).await?,
-    );
+    let few = Lane::open(bench, &small).await?;
+    let many = Lane::open(bench, &large.side).await?;
+    let echo = Lane::open(bench, &bare).await?;
+    let lanes = [&few, &many, &echo];
     let keys = bench.args.keys;
-    let hit = few.sample_hits('k', FEW).await?;
-    let exchanges = few.sample_rebuilds(&Keys::Standing('k', FEW)).await?;
-    let rebuilds = |count| Work::Rebuilds(Keys::Standing('k', count));
-    let parts = [
-        (
-            "(a)",
-            [
-                (&few, Work::Hits('k', FEW)),
-                (&many, Work::Hits('k', keys)),
-                (&echo, Work::Echo(ask(hit))),
-            ],
-        ),
-        (
-            "(b)",
-            [
-                (&few, rebuilds(FEW)),
-                (&many, rebuilds(keys)),
-                (&echo, Work::Echoes(exchanges.map(ask))),
-            ],
-        ),
-    ];
     let many_keys = Unit::Count.shown(keys as f64);
     let title = format!("(a) and (b) with 1,000 and with {many_keys} keys: server CPU a call");
     let mut report = CaseReport::new('g', &title);
     let progress = bench.progress("(g) few and many keys", 2 * rounds(bench));
-    for (name, works) in parts {
-        let mut runs: [Vec<Load>; 3] = Default::default();
-        for shape in shapes(bench) {
-            let loads = take_turns(&works, shape.1).await?;
-            progress.inc(1);
-            for (kept, load) in runs.iter_mut().zip(loads).filter(|_| shape.0) {
-                kept.push(load);
-            }
-        }
-        let [drover, larger, bare] = runs;
-        let (few, many) = (
-            Runs {
-                drover,
-                bare: bare.clone(),
-            },
-            Runs { drover: larger, bare },
-        );
-        report.figures.push(few.cost(&format!("{name} 1,000 keys"))?);
-        report.figures.push(many.cost(&format!("{name} {many_keys} keys"))?);
-        report
-            .figures
-            .push(growth(&format!("{name} {many_keys} ÷ 1,000 keys"), &few, &many)?);
-    }
-    progress.finish_and_clear();
+
+    let hit = few.sample_hits('k', FEW).await?;
     report.carries("AcquireRebuild, hit", hit);
-    report.carries("AcquireRebuild, forced", exchanges[0]);
-    report.carries("ReportValue", exchanges[1]);
-    report
-        .notes
-        .push("rebuilds are forced on keys that are there, so that their number stays".to_owned());
+    let works = [Work::Hits('k', FEW), Work::Hits('k', keys), Work::Echo(ask(hit))];
+    let figures = with_both(bench, "(a)", lanes, works, large.share_at_rest, &progress);
+    report.figures.extend(figures.await?);
+
+    let rebuild = few.sample_rebuilds(&Keys::Standing('k', FEW)).await?;
+    report.carries("AcquireRebuild, forced", rebuild[0]);
+    report.carries("ReportValue", rebuild[1]);
+    let rebuilds = |count| Work::Rebuilds(Keys::Standing('k', count));
+    let works = [rebuilds(FEW), rebuilds(keys), Work::Echoes(rebuild.map(ask))];
+    let figures = with_both(bench, "(b)", lanes, works, large.share_at_rest, &progress);
+    report.figures.extend(figures.await?);
+    progress.finish_and_clear();
+
+    report.note("rebuilds are forced on keys that are there, so that their number stays");
+    report.note(&format!(
+        "at rest {many_keys} keys use {} of CPU a second; the slower the machine makes the calls, the more of it each pays",
+        Unit::Nanoseconds.shown(large.share_at_rest * 1e9)
+    ));
     Ok(report)
 }
 
-fn growth(name: &str, few: &Runs, many: &Runs) -> anyhow::Result<Figure> {
-    let costs = few
-        .drover
-        .iter()
-        .zip(&many.drover)
-        .filter_map(|(few, many)| few.cpu_per_call().zip(many.cpu_per_call()));
-    let pairs = costs
-        .map(|(few, many)| Pair {
-            drover: many / few,
-            bare: None,
-        })
-        .collect();
-    Figure::new(name, Unit::Times, pairs, Some(GROWTH))
+/// The figures of one kind of work: with few keys, with many, and beside the bare server, in turn.
+async fn with_both(
+    bench: &Bench,
+    name: &str,
+    [few, many, echo]: [&Lane<'_>; 3],
+    [work_few, work_many, work_echo]: [Work; 3],
+    share_at_rest: f64,
+    progress: &ProgressBar,
+) -> anyhow::Result<Vec<Figure>> {
+    let works = [(few, work_few), (many, work_many), (echo, work_echo)];
+    let mut runs: [Vec<Load>; 3] = Default::default();
+    for (counts, shape) in shapes(bench) {
+        let loads = take_turns(&works, shape).await?;
+        for (kept, load) in runs.iter_mut().zip(loads).filter(|_| counts) {
+            kept.push(load);
+        }
+        progress.inc(1);
+    }
+    let [few, many, bare] = runs;
+    let few = Runs {
+        drover: few,
+        bare: bare.clone(),
+    };
+    let many = Runs { drover: many, bare };
+    let keys = Unit::Count.shown(bench.args.keys as f64);
+    Ok(vec![
+        few.cost(&format!("{name} 1,000 keys"))?,
+        many.cost(&format!("{name} {keys} keys"))?,
+        growth(&format!("{name} {keys} ÷ 1,000 keys"), &few, &many, 0.0, Some(GROWTH))?,
+        growth("    less what rest costs", &few, &many, share_at_rest, None)?,
+    ])
+}
+
+/// How many times the cost with few keys the cost with many is, less the `share` of a core that many keys use at rest.
+fn growth(name: &str, few: &Runs, many: &Runs, share: f64, target: Option<Target>) -> anyhow::Result<Figure> {
+    let rounds = few.drover.iter().zip(&many.drover);
+    let costs = rounds.filter_map(|(few, many)| few.cpu_per_call().zip(many.cpu_per_call_beyond(share)));
+    let pairs = costs.map(|(few, many)| Pair::alone(many / few)).collect();
+    Figure::new(name, Unit::Times, pairs, target)
 }
 
 fn ask(exchange: Exchange) -> Ask {

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
@@ -207,10 +208,7 @@ pub async fn released(bench: &Bench) -> anyhow::Result<CaseReport> {
                 drover: nanos(released.elapsed),
                 bare: echoed.map(nanos),
             });
-            rebuilds.push(Pair {
-                drover: released.rebuilds as f64,
-                bare: None,
-            });
+            rebuilds.push(Pair::alone(released.rebuilds as f64));
         }
     }
     progress.finish_and_clear();
@@ -321,7 +319,8 @@ impl Couple {
                 .into_inner(),
         )?;
         let (mut waiter, request) = (self.waiter.clone(), bench.caller.wait(key.clone()));
-        let parked = tokio::spawn(async move {
+        let mut parked = JoinSet::new();
+        parked.spawn(async move {
             let answer = waiter.acquire_rebuild(request).await.map_err(explained)?.into_inner();
             anyhow::Ok((Instant::now(), answer))
         });
@@ -339,10 +338,7 @@ impl Couple {
         let sent = Instant::now();
         let reported = self.holder.report_value(report).await.map_err(explained)?.into_inner();
         wire::accepted(&reported)?;
-        let answered = tokio::time::timeout(ANSWERS, parked)
-            .await
-            .context("a parked caller has no answer")?;
-        let (at, answer) = answered.context("a caller ended early")??;
+        let (at, answer) = collected(parked).await?.pop().context("nobody was parked")?;
         let exchange = Exchange {
             request: size,
             answer: prost::Message::encoded_len(&answer),

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
@@ -98,6 +99,13 @@ impl Load {
     /// The server's CPU time a call, in nanoseconds.
     pub fn cpu_per_call(&self) -> Option<f64> {
         self.cpu.map(|cpu| cpu.as_nanos() as f64 / self.calls().max(1) as f64)
+    }
+
+    /// The same without `share` of a core, which the server uses with or without calls: the slower a busy machine makes the
+    /// calls, the more of it falls on each.
+    pub fn cpu_per_call_beyond(&self, share: f64) -> Option<f64> {
+        let resting = self.elapsed.as_nanos() as f64 * share / self.calls().max(1) as f64;
+        self.cpu_per_call().map(|cost| (cost - resting).max(0.0))
     }
 
     /// This share of the calls (0 to 1) took no longer, in nanoseconds.
@@ -197,6 +205,9 @@ mod tests {
         assert_eq!(load.calls(), 200);
         assert!((load.rate() - 2_000.0).abs() < 1e-6);
         assert_eq!(load.cpu_per_call(), Some(15_000.0));
+        // A hundredth of a core for 100 ms is 1 ms: 5 µs of each call.
+        assert_eq!(load.cpu_per_call_beyond(0.01), Some(10_000.0));
+        assert_eq!(load.cpu_per_call_beyond(1.0), Some(0.0));
         Ok(())
     }
 }

@@ -23,6 +23,8 @@ const TASTE: u64 = 5_000;
 pub struct Filled {
     /// The server.
     pub side: Side,
+    /// Share of a core that it uses at rest.
+    pub share_at_rest: f64,
     /// What an entry takes, its key and value included.
     bytes_per_entry: f64,
 }
@@ -42,8 +44,10 @@ async fn fill(bench: &Bench) -> anyhow::Result<Filled> {
     let before = side.resident_at_rest().await?;
     populate(bench, &side, 'k', keys, &bench.progress("filling", keys)).await?;
     let after = side.resident_at_rest().await?;
+    let share_at_rest = side.share_at_rest().await?;
     Ok(Filled {
         side,
+        share_at_rest,
         bytes_per_entry: (after as f64 - before as f64) / keys as f64,
     })
 }
@@ -52,31 +56,23 @@ async fn fill(bench: &Bench) -> anyhow::Result<Filled> {
 pub async fn resident(bench: &Bench, slot: &mut Option<Filled>) -> anyhow::Result<CaseReport> {
     let (keys, waiters) = (bench.args.keys, bench.args.waiters);
     let (key_bytes, value_bytes) = (bench.caller.key_bytes(), bench.caller.value_bytes());
-    let entry = filled(bench, slot).await?.bytes_per_entry;
+    let filled = filled(bench, slot).await?;
+    let (entry, at_rest) = (filled.bytes_per_entry, filled.share_at_rest * 1e9);
     let beside = entry - (key_bytes + value_bytes) as f64;
     let waiter = parked(bench).await?;
-    let shown = |count: f64| Unit::Count.shown(count);
-    let title = format!(
-        "memory of {} idle entries and of {} parked waiters",
-        shown(keys as f64),
-        shown(waiters as f64)
-    );
+    let (keys, waiters) = (Unit::Count.shown(keys as f64), Unit::Count.shown(waiters as f64));
+    let title = format!("memory of {keys} idle entries and of {waiters} parked waiters");
     let mut report = CaseReport::new('f', &title);
-    for (name, bytes, target) in [
-        ("an entry beside its key and value", beside, ENTRY),
-        ("a parked waiter", waiter, WAITER),
+    for (name, unit, number, target) in [
+        ("an entry beside its key and value", Unit::Bytes, beside, Some(ENTRY)),
+        ("a parked waiter", Unit::Bytes, waiter, Some(WAITER)),
+        ("CPU a second of the entries at rest", Unit::Nanoseconds, at_rest, None),
     ] {
-        report.figures.push(Figure::new(
-            name,
-            Unit::Bytes,
-            vec![Pair {
-                drover: bytes,
-                bare: None,
-            }],
-            Some(target),
-        )?);
+        report
+            .figures
+            .push(Figure::new(name, unit, vec![Pair::alone(number)], target)?);
     }
-    report.notes.push(format!(
+    report.note(&format!(
         "an entry is {} with its key of {key_bytes} and its value of {value_bytes} bytes; resident memory after, less before",
         Unit::Bytes.shown(entry)
     ));

@@ -227,6 +227,11 @@ impl CaseReport {
         });
     }
 
+    /// What a reader must know to judge the figures.
+    pub fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+
     /// For people: title, sizes, the table, and the pairs of every figure with a target.
     pub fn text(&self) -> String {
         let mut text = format!("\n{BOLD}({}) {}{BOLD:#}\n", self.case, self.title);
@@ -398,10 +403,7 @@ mod tests {
 
     #[test]
     fn a_target_that_compares_is_undecided_without_a_bare_server() -> anyhow::Result<()> {
-        let alone = vec![Pair {
-            drover: 12.0,
-            bare: None,
-        }];
+        let alone = vec![Pair::alone(12.0)];
         let found = Figure::new("x", Unit::Bytes, alone.clone(), Some(Target::RatioAtMost(1.0)))?;
         assert_eq!((found.ratio, found.met), (None, None));
         assert_eq!(
@@ -413,12 +415,7 @@ mod tests {
 
     #[test]
     fn exactly_means_in_every_run() -> anyhow::Result<()> {
-        let runs = |counts: &[f64]| {
-            counts
-                .iter()
-                .map(|&drover| Pair { drover, bare: None })
-                .collect::<Vec<_>>()
-        };
+        let runs = |counts: &[f64]| counts.iter().map(|&drover| Pair::alone(drover)).collect::<Vec<_>>();
         let one = Some(Target::Exactly(1.0));
         assert_eq!(
             Figure::new("rebuilds", Unit::Count, runs(&[1.0, 1.0, 1.0]), one)?.met,

@@ -12,12 +12,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 use super::usage::{self, Cpu};
 
 /// A child has this long to say where it listens and to answer.
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// So long a process is watched at rest.
+const REST: Duration = Duration::from_secs(3);
 /// Lines of a child's output that are kept to explain why it failed.
 const TAIL_LINES: usize = 20;
 
@@ -114,6 +117,16 @@ impl Side {
             before = now;
         }
         Ok(before)
+    }
+
+    /// Share of a core that our process uses while nobody asks it anything; 0 of a server that is not ours.
+    pub async fn share_at_rest(&self) -> anyhow::Result<f64> {
+        let (before, started) = (self.cpu()?, Instant::now());
+        tokio::time::sleep(REST).await;
+        let used = before
+            .zip(self.cpu()?)
+            .map_or(Duration::ZERO, |(before, after)| after.since(&before));
+        Ok(used.as_secs_f64() / started.elapsed().as_secs_f64())
     }
 }
 

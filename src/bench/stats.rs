@@ -15,6 +15,11 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// A run without a bare one.
+    pub const fn alone(drover: f64) -> Self {
+        Self { drover, bare: None }
+    }
+
     /// drover ÷ bare; absent without a bare run or when it took nothing.
     pub fn ratio(&self) -> Option<f64> {
         self.bare.filter(|bare| *bare > 0.0).map(|bare| self.drover / bare)
@@ -89,14 +94,7 @@ mod tests {
             .ratio(),
             Some(1.5)
         );
-        assert_eq!(
-            Pair {
-                drover: 3.0,
-                bare: None
-            }
-            .ratio(),
-            None
-        );
+        assert_eq!(Pair::alone(3.0).ratio(), None);
         assert_eq!(
             Pair {
                 drover: 3.0,
