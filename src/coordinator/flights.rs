@@ -194,7 +194,7 @@ impl Flights {
             }
         }
         let (ticket, attempt) = queue.take_in(waiter, replaced);
-        if on != queue.current {
+        if is_unseen(on, queue.current) {
             flight.bell.notify_one();
         }
         drop(queue);
@@ -268,7 +268,8 @@ impl Flight {
     pub fn saw(&self, current: Seq, cohort: u64) -> bool {
         let mut queue = self.queue.lock();
         queue.current = current;
-        queue.waiters.range(cohort..).any(|(_, waiter)| waiter.on != current)
+        let mut later = queue.waiters.range(cohort..);
+        later.any(|(_, waiter)| is_unseen(waiter.on, current))
     }
 
     /// Looks at the callers from `from` to before `end`, oldest first and a bounded number at a time, and does with each what
@@ -314,6 +315,12 @@ impl Flight {
         flights.parked.fetch_sub(1, Ordering::Relaxed);
         waiter.reply.send(reply).is_ok()
     }
+}
+
+/// Whether somebody who waits for `on` must be looked at although the last load has shown `current`. Whoever waits for no lease stands
+/// behind others and may be the next, whatever that load has shown.
+fn is_unseen(on: Seq, current: Seq) -> bool {
+    on != current || on == Seq::NONE
 }
 
 impl Waiter {

@@ -23,10 +23,16 @@ mod plan;
 mod truth;
 mod world;
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use drover::coordinator::Error;
+use drover::decision::{Answer, ReportAnswer};
+use drover::store::StoreError;
+
 use crate::checker::{Violation, check};
+use crate::history::Ended;
 use crate::plan::Plan;
 use crate::world::{Run, Sabotage, run};
 
@@ -114,4 +120,66 @@ fn the_same_seed_gives_the_same_history() {
         let differ = one.lines().zip(other.lines()).find(|(one, other)| one != other);
         assert_eq!((differ, one.len()), (None, other.len()), "seed {seed}");
     }
+}
+
+/// A checker that is shown nothing finds nothing.
+#[test]
+fn the_seeds_bring_about_whatever_a_client_can_see() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..300 {
+        for call in run(Plan::of(seed), &Sabotage::none()).records.calls {
+            let end = match call.ended {
+                Some((_, Ended::Acquired(acquired))) => match acquired.answer {
+                    Answer::Rebuild(rebuild) => rebuild.cause.as_str(),
+                    answer => answer.as_str(),
+                },
+                Some((_, Ended::Reported(reported))) => match reported.answer {
+                    ReportAnswer::Accepted { .. } => "accepted",
+                    ReportAnswer::Rejected(why) => why.as_str(),
+                },
+                Some((_, Ended::Renewed(renewed))) => renewed.lost.map_or("renewed", |why| why.as_str()),
+                Some((_, Ended::Invalidated(done))) if done.confirmed => "confirmed",
+                Some((_, Ended::Invalidated(_))) => "invalidated, not confirmed",
+                Some((_, Ended::Failed(Error::Store(StoreError::Unknown(_))))) => "fate unknown",
+                Some((_, Ended::Failed(Error::Store(_)))) => "store unavailable",
+                Some((_, Ended::Failed(Error::Draining))) => "draining",
+                Some((_, Ended::Failed(error))) => panic!("seed {seed}: {error}"),
+                Some((_, Ended::Aborted)) => "aborted",
+                None => "without an end",
+            };
+            seen.insert(end);
+        }
+    }
+    let all = [
+        "miss",
+        "expired",
+        "stale",
+        "invalidated",
+        "early",
+        "forced",
+        "takeover",
+        "lost",
+        "hit_fresh",
+        "hit_stale",
+        "busy",
+        "backoff",
+        "accepted",
+        "superseded",
+        "unknown_lease",
+        "no_value",
+        "renewed",
+        "max_hold",
+        "reported",
+        "confirmed",
+        "invalidated, not confirmed",
+        "fate unknown",
+        "store unavailable",
+        "draining",
+        "aborted",
+    ];
+    let missing: Vec<_> = all.iter().filter(|end| !seen.contains(**end)).collect();
+    assert!(
+        missing.is_empty() && !seen.contains("without an end"),
+        "never {missing:?}; seen {seen:?}"
+    );
 }

@@ -314,3 +314,20 @@ async fn a_lease_that_a_retry_was_told_of_is_not_given_back_when_its_first_try_l
     settle().await;
     assert!(accepted(&replica.report(rebuild(&told).lease, value()).await));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_that_queues_up_while_the_first_look_is_under_way_is_not_left_for_a_second() {
+    let store = Faulty::new(Memory::new(Limits::default()), 1);
+    let replica = Replica::over(store.clone(), Policy::default(), 100);
+    let first = replica.ask(question()).await;
+    // The caller's own load, and then the queue's, which reaches the store when the value is there.
+    store.script(Call::Load, Fault::Late(Duration::ZERO));
+    store.script(Call::Load, Fault::Late(Duration::from_millis(10)));
+    let waiting = replica.park(question()).await;
+    replica.report(rebuild(&first).lease, value()).await;
+    let newcomer = replica.park(question_with(|ask| ask.intent = Intent::Force)).await;
+    assert!(!newcomer.is_finished(), "it stands behind the one who waits");
+    advance(Duration::from_millis(20)).await;
+    assert!(hit(&ended(waiting).await).fresh);
+    rebuild(&ended(newcomer).await);
+}

@@ -86,7 +86,9 @@ pub async fn a_load_brings_the_generations_that_bear_on_it(harness: &impl Harnes
     let granted = grant(store, &key("a"), std::slice::from_ref(&leased)).await.number;
     let verdict = async |tags: &[Tag]| {
         let loaded = load_with(store, &key("a"), tags, ALL).await;
-        loaded.generations.verdict(granted, &[tags, &[leased.clone()]].concat())
+        loaded
+            .generations
+            .verdict(granted, &[tags, std::slice::from_ref(&leased)].concat())
     };
     assert_eq!(verdict(&[]).await, Verdict::Valid);
     invalidate(store, Some(&other), Mode::Drop).await;

@@ -106,7 +106,7 @@ pub async fn the_log_has_the_order_of_commits_that_race(harness: &impl Harness) 
 
 /// Marks one of two keys again and again; at which positions, with which numbers.
 async fn tell(store: Arc<dyn Store>, racer: u64) -> Vec<(u64, Seq)> {
-    let shared = key(if racer % 2 == 0 { "a" } else { "b" });
+    let shared = key(if racer.is_multiple_of(2) { "a" } else { "b" });
     let mut told = Vec::new();
     while told.len() < ROUNDS as usize {
         let loaded = load(&store, &shared).await;
