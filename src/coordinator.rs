@@ -49,7 +49,7 @@ pub struct Coordinator {
     store: Arc<dyn Store>,
     policies: Policies,
     hub: Arc<Hub>,
-    flights: Flights,
+    flights: Arc<Flights>,
     dice: Dice,
     draining: CancellationToken,
     tasks: TaskTracker,
@@ -76,12 +76,13 @@ impl Coordinator {
             store,
             policies,
             hub,
-            flights: Flights::new(max_waiters),
+            flights: Arc::new(Flights::new(max_waiters)),
             dice,
             draining: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
-        coordinator.store.feed().listen(coordinator.clone());
+        // Not the coordinator itself: the store would keep alive who keeps the store alive.
+        coordinator.store.feed().listen(coordinator.flights.clone());
         coordinator
     }
 
@@ -125,6 +126,9 @@ impl Coordinator {
     }
 
     /// May the caller rebuild, is there something to use, or is somebody on it? May park the caller.
+    ///
+    /// What happens before and after a wait is boxed: thousands may be parked, and each of them is as large as all that its future
+    /// might still have to hold.
     pub async fn acquire(self: &Arc<Self>, request: Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
         let want = Want {
@@ -145,10 +149,12 @@ impl Coordinator {
         }
         loop {
             match decision::acquire(&loaded.view(), &request.ask, &policy, self.dice.draw()) {
-                Decision::Answer(answer @ Answer::Rebuild(_)) => match self.take_again(&loaded, answer).await? {
-                    Granting::Granted(answer, _) => return Ok(Acquired::at_once(answer, &loaded)),
-                    Granting::Conflict(now) => loaded = now,
-                },
+                Decision::Answer(answer @ Answer::Rebuild(_)) => {
+                    match Box::pin(self.take_again(&loaded, answer)).await? {
+                        Granting::Granted(answer, _) => return Ok(Acquired::at_once(answer, &loaded)),
+                        Granting::Conflict(now) => loaded = now,
+                    }
+                }
                 Decision::Answer(answer) => return Ok(Acquired::at_once(answer, &loaded)),
                 Decision::Wait(wait) => {
                     return self
@@ -158,9 +164,9 @@ impl Coordinator {
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 // Others have been waiting for longer.
                 Decision::Grant(grant) if self.flights.get(&request.key).is_some() => {
-                    return self.queue(request, *grant, loaded, &policy).await;
+                    return Box::pin(self.queue(request, *grant, loaded, &policy)).await;
                 }
-                Decision::Grant(grant) => match self.grant(&loaded, &request.ask, *grant, &policy).await? {
+                Decision::Grant(grant) => match Box::pin(self.grant(&loaded, &request.ask, *grant, &policy)).await? {
                     Granting::Granted(answer, _) => return Ok(Acquired::at_once(answer, &loaded)),
                     Granting::Conflict(now) => loaded = now,
                 },
@@ -202,7 +208,8 @@ impl Coordinator {
                 match after.snapshot.entry.lease.as_deref() {
                     Some(lease) => {
                         tracing::debug!(?key, holder = %ask.holder, token = lease.token.0, cause = grant.cause.as_str(), "granted");
-                        let answer = decision::granted(&grant, lease, after.now, after.snapshot.entry.cost, policy);
+                        let answer =
+                            decision::granted(&grant, lease, after.now, after.snapshot.entry.cost.length(), policy);
                         Ok(Granting::Granted(answer, after))
                     }
                     None => Err(StoreError::Unknown(
@@ -311,16 +318,16 @@ impl Acquired {
     }
 }
 
-impl Listener for Coordinator {
+impl Listener for Flights {
     fn rung(&self, key: &Key) {
-        self.flights.ring(key);
+        self.ring(key);
     }
 
     fn logged(&self, _: &Record) {}
 
     fn reset(&self, _: ResetReason) {
         // Rings may have been lost with the log.
-        for flight in self.flights.all() {
+        for flight in self.all() {
             flight.bell.notify_one();
         }
     }

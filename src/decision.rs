@@ -41,8 +41,8 @@ pub use acquire::{Ask, Intent, TOKEN_AHEAD, acquire, facts, granted, instead, le
 pub use backoff::fan;
 pub use draw::{Draw, Purpose};
 pub use entry::{
-    Cause, Content, Draft, Drafted, Entry, HAND_OVER, Lease, Mark, Number, REMEMBER_REPORT, Reported, Stage, Stamp,
-    Stored, Trouble, Value,
+    Cause, Content, Draft, Drafted, Entry, HAND_OVER, Labels, Lease, Mark, Number, REMEMBER_REPORT, Reported, Stage,
+    Stamp, Stored, Trouble, Value,
 };
 pub use generation::{Generation, Generations, Verdict};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
@@ -57,5 +57,5 @@ pub use policy::{
 };
 pub use renew::{give_back, renew, revoke};
 pub use report::{Outcome, Report, accepted, report};
-pub use time::{StoreTime, When, micros};
+pub use time::{Span, StoreTime, When, micros};
 pub use view::{Band, Standing, View};

@@ -32,6 +32,7 @@ pub mod watch;
 mod admin;
 mod codec;
 mod coordinator;
+mod front;
 mod observe;
 mod panic;
 #[cfg(test)]
@@ -45,7 +46,8 @@ use tonic::service::Routes;
 pub use admin::AdminRpc;
 pub use codec::Codec;
 pub use coordinator::CoordinatorRpc;
-pub use panic::{Panicked, catch_panics};
+pub use front::Front;
+pub use panic::{CatchPanics, catch_panics};
 
 use crate::coordinator::Coordinator;
 use crate::metrics::Metrics;
@@ -55,12 +57,11 @@ use crate::proto::coordinator_service_server::CoordinatorServiceServer;
 /// Bytes of a message, in either direction: 4 MiB, what gRPC libraries allow unless told otherwise.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// `CoordinatorService` and `AdminService`, to be served together with health and reflection. What is answered is counted in
-/// `metrics`.
+/// `CoordinatorService` and `AdminService`, and in `others` whatever is served beside them. What is answered is counted in `metrics`.
 ///
 /// Requests may come compressed with gzip. Answers never are: most callers announce that they could read gzip whether they want it
 /// or not, and the time that it takes would be paid by each hit.
-pub fn services(coordinator: Arc<Coordinator>, metrics: Arc<Metrics>) -> Routes {
+pub fn services(coordinator: Arc<Coordinator>, metrics: Arc<Metrics>, others: Routes) -> Front {
     let calls = CoordinatorServiceServer::new(CoordinatorRpc::new(Arc::clone(&coordinator), metrics))
         .accept_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -69,5 +70,5 @@ pub fn services(coordinator: Arc<Coordinator>, metrics: Arc<Metrics>) -> Routes 
         .accept_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    Routes::new(calls).add_service(admin)
+    Front::new(calls, others.add_service(admin).prepare())
 }

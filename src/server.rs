@@ -86,7 +86,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let service = ServiceBuilder::new()
         .layer(layers::Calls::new(metrics.clone(), settings.otlp.is_some()))
         .layer(rpc::catch_panics())
-        .service(routes(&parts, metrics, &readiness)?);
+        .service(services(&parts, metrics, &readiness)?);
     connections.tasks.spawn(connections.clone().accept(listener, service));
     let http = http.map(|(listener, address)| {
         let pages = http::Pages {
@@ -211,16 +211,15 @@ async fn bind(address: SocketAddr, option: &str) -> anyhow::Result<(TcpListener,
     Ok((listener, bound))
 }
 
-fn routes(parts: &Parts, metrics: &Arc<Metrics>, readiness: &Readiness) -> anyhow::Result<Routes> {
+fn services(parts: &Parts, metrics: &Arc<Metrics>, readiness: &Readiness) -> anyhow::Result<rpc::Front> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(crate::proto::DESCRIPTOR)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let health = tonic_health::pb::health_server::HealthServer::new(readiness.service());
-    Ok(rpc::services(parts.coordinator.clone(), metrics.clone())
-        .add_service(health)
+    let others = Routes::new(health)
         .add_service(reflection().build_v1().context("reflection")?)
-        .add_service(reflection().build_v1alpha().context("reflection")?)
-        .prepare())
+        .add_service(reflection().build_v1alpha().context("reflection")?);
+    Ok(rpc::services(parts.coordinator.clone(), metrics.clone(), others))
 }

@@ -61,7 +61,7 @@ impl Coordinator {
             }
             Some(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed)),
             Some(Reply::Draining) => Err(Error::Draining),
-            None => self.wait_is_over(&request, over, policy).await,
+            None => Box::pin(self.wait_is_over(&request, over, policy)).await,
         };
         acquired.map(|acquired| Acquired {
             waited: parked_at.elapsed(),

@@ -1,5 +1,6 @@
 //! How a rebuild ended, and whether a holder may keep its lease.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Coordinator, Error, MAX_TAGS, Renew, Renewed, ReportValue, Reported};
@@ -90,8 +91,8 @@ impl Coordinator {
                 key: request.key.clone(),
                 version: value.version,
                 fresh_until: value.fresh_until,
-                stale_while_revalidate: value.stale_while_revalidate,
-                stale_if_error: value.stale_if_error,
+                stale_while_revalidate: value.stale_while_revalidate.length(),
+                stale_if_error: value.stale_if_error.length(),
             }],
             _ => Vec::new(),
         }
@@ -144,12 +145,17 @@ fn too_large(request: &ReportValue, policy: &Policy) -> Option<Error> {
 
 /// Tags of the acquire and of the report together are bounded. The lease stays: the report may be repeated with fewer.
 fn check_tags(view: &View<'_>, report: &Report) -> Result<(), Error> {
-    let before = match (view.lease_of(report.lease), &report.outcome) {
-        (Some(_), Ending::NotModified) => view.entry.value.as_ref().map_or(&[][..], Value::tags),
-        (Some(lease), _) => lease.tags(),
-        (None, _) => return Ok(()),
+    let Some(lease) = view.lease_of(report.lease) else {
+        return Ok(());
     };
-    let count = before.len() + report.tags.iter().filter(|tag| !before.contains(tag)).count();
+    let confirmed = view
+        .entry
+        .value
+        .as_ref()
+        .filter(|_| report.outcome == Ending::NotModified);
+    let mut tags: HashSet<&Tag> = lease.tags().iter().chain(&report.tags).collect();
+    tags.extend(confirmed.map_or(&[][..], Value::tags));
+    let count = tags.len();
     if count <= MAX_TAGS {
         return Ok(());
     }

@@ -263,7 +263,7 @@ impl Question<'_> {
             cause: lease.cause,
             fallback,
             fallback_on_failure_only,
-            planned: Expiry::upper_bound(self.policy, self.view.entry.cost),
+            planned: Expiry::upper_bound(self.policy, self.view.entry.cost.length()),
             max_value_bytes: self.policy.max_value_bytes,
         }))
     }
@@ -280,7 +280,7 @@ impl Question<'_> {
         let cause = if takes_over { Cause::Takeover } else { underlying };
         let lease = Lease {
             token: Number::Next,
-            secret: self.draw.secret,
+            secret: self.draw.secret(),
             holder: self.ask.holder.clone(),
             request_id: self.ask.request_id.clone(),
             cause,
@@ -326,7 +326,7 @@ impl Question<'_> {
 
     fn busy(&self, lease: &Lease) -> Answer {
         let left = lease.deadline.since(self.view.now);
-        let likely = left.min(self.view.entry.cost.max(SOONEST));
+        let likely = left.min(self.view.entry.cost.length().max(SOONEST));
         Answer::Busy(Busy {
             retry_after: fan(likely, self.draw),
             lease_remaining: left,
@@ -369,6 +369,7 @@ impl Question<'_> {
 /// A value as one caller gets it.
 fn hit(view: &View<'_>, standing: &Standing<'_>, fresh: bool, rebuilding: bool, ask: &Ask, policy: &Policy) -> Hit {
     let value = standing.value;
+    let labels = value.labels.as_deref();
     let has_it = (value.since..=value.version).contains(&ask.known_version);
     let unchanged = has_it && ask.known_version.is_some() && value.content != Content::NotFound;
     Hit {
@@ -376,10 +377,16 @@ fn hit(view: &View<'_>, standing: &Standing<'_>, fresh: bool, rebuilding: bool, 
         fresh,
         content: value.content.for_caller(unchanged, ask.omit_value),
         age: view.now.since(value.stored_at),
-        expiry: Expiry::of(value, standing.fresh_until, view.now, view.entry.cost, policy.beta),
+        expiry: Expiry::of(
+            value,
+            standing.fresh_until,
+            view.now,
+            view.entry.cost.length(),
+            policy.beta,
+        ),
         rebuilding,
-        tags: value.tags.clone(),
-        traceparent: value.traceparent.clone(),
+        tags: labels.and_then(|labels| labels.tags.clone()),
+        traceparent: labels.and_then(|labels| labels.traceparent.clone()),
     }
 }
 

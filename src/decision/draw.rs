@@ -1,5 +1,7 @@
 //! Randomness as a value: one draw comes in with each question, and every random choice of the answer is made from it.
 
+use std::num::NonZeroU64;
+
 /// What a question brings along to be random with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
@@ -21,6 +23,11 @@ pub enum Purpose {
 }
 
 impl Draw {
+    /// The secret part of a lease id. Never zero, which one draw in 2⁶⁴ would be.
+    pub fn secret(self) -> NonZeroU64 {
+        NonZeroU64::new(self.secret).unwrap_or(NonZeroU64::MIN)
+    }
+
     /// Uniform in [0, 1).
     pub fn unit(self, purpose: Purpose) -> f64 {
         // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): one step from a state apart for each purpose.

@@ -9,10 +9,11 @@
 //! then own a copy of the rules.)
 
 use std::fmt::Debug;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseId, Seq, StoreTime, Tag, When};
+use super::{LeaseId, Seq, Span, StoreTime, Tag, When};
 
 /// Stored or drafted.
 pub trait Stage: Copy + Debug + PartialEq {
@@ -72,7 +73,7 @@ pub struct Entry<S: Stage = Stored> {
     /// The last invalidation that named the key.
     pub mark: Option<Box<Mark<S>>>,
     /// Smoothed cost of a rebuild; zero while none is known.
-    pub cost: Duration,
+    pub cost: Span,
 }
 
 /// An entry that a decision wants written.
@@ -92,9 +93,16 @@ pub struct Value<S: Stage = Stored> {
     /// The end of freshness.
     pub fresh_until: S::Time,
     /// From the end of freshness: served while one holder refreshes.
-    pub stale_while_revalidate: Duration,
+    pub stale_while_revalidate: Span,
     /// From the end of freshness: served when the origin fails.
-    pub stale_if_error: Duration,
+    pub stale_if_error: Span,
+    /// What it is marked with, if it is.
+    pub labels: Option<Arc<Labels>>,
+}
+
+/// What a value may be marked with. Most are not, so that an entry has room for no more than a pointer to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
     /// What an invalidation may name it by.
     pub tags: Option<Arc<[Tag]>>,
     /// W3C traceparent of the rebuild.
@@ -118,7 +126,7 @@ pub struct Lease<S: Stage = Stored> {
     /// The fencing token.
     pub token: S::Number,
     /// The random part of the lease id.
-    pub secret: u64,
+    pub secret: NonZeroU64,
     /// Who has it; may be empty.
     pub holder: Arc<str>,
     /// The question it answered; a retry of it gets the same lease. May be empty.
@@ -223,7 +231,7 @@ impl<S: Stage> Default for Entry<S> {
             reported: None,
             trouble: None,
             mark: None,
-            cost: Duration::ZERO,
+            cost: Span::ZERO,
         }
     }
 }
@@ -295,6 +303,13 @@ impl Draft {
     }
 }
 
+impl Labels {
+    /// With these; `None` where there are none.
+    pub fn of(tags: Option<Arc<[Tag]>>, traceparent: Option<Arc<str>>) -> Option<Arc<Labels>> {
+        (tags.is_some() || traceparent.is_some()).then(|| Arc::new(Labels { tags, traceparent }))
+    }
+}
+
 impl Number {
     fn stamp(self, stamp: Stamp) -> Seq {
         match self {
@@ -308,7 +323,7 @@ impl Value {
     /// Past this instant it is served to nobody.
     pub fn stale_until(&self) -> StoreTime {
         self.fresh_until
-            .after(self.stale_while_revalidate.max(self.stale_if_error))
+            .after(self.stale_while_revalidate.max(self.stale_if_error).length())
     }
 
     fn draft(&self) -> Value<Drafted> {
@@ -320,8 +335,7 @@ impl Value {
             fresh_until: When::at(self.fresh_until),
             stale_while_revalidate: self.stale_while_revalidate,
             stale_if_error: self.stale_if_error,
-            tags: self.tags.clone(),
-            traceparent: self.traceparent.clone(),
+            labels: self.labels.clone(),
         }
     }
 }
@@ -336,8 +350,7 @@ impl Value<Drafted> {
             fresh_until: self.fresh_until.resolve(stamp.now),
             stale_while_revalidate: self.stale_while_revalidate,
             stale_if_error: self.stale_if_error,
-            tags: self.tags,
-            traceparent: self.traceparent,
+            labels: self.labels,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Names and numbers: keys, tags, sequence numbers and lease ids, each a type of its own so that they cannot be mixed up.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ pub struct LeaseId {
     /// The fencing token.
     pub token: Seq,
     /// The random part.
-    pub secret: u64,
+    pub secret: NonZeroU64,
 }
 
 impl fmt::Display for LeaseId {
@@ -105,7 +106,7 @@ impl FromStr for LeaseId {
         };
         Ok(LeaseId {
             token: Seq(number(token)?),
-            secret: number(secret)?,
+            secret: NonZeroU64::new(number(secret)?).ok_or(NotALeaseId)?,
         })
     }
 }
@@ -126,7 +127,7 @@ mod tests {
     fn a_lease_id_survives_its_text_form() {
         let id = LeaseId {
             token: Seq(1_764_500_000_000_000),
-            secret: 0xfeed,
+            secret: NonZeroU64::MAX,
         };
         assert_eq!(id.to_string().parse(), Ok(id));
     }
@@ -143,6 +144,7 @@ mod tests {
             "l+1-2",
             "l1-2-3",
             "lx-1",
+            "l1-0",
             "l1-ffffffffffffffffff",
         ] {
             assert_eq!(text.parse::<LeaseId>(), Err(NotALeaseId), "{text}");

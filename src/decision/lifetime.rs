@@ -142,8 +142,8 @@ impl Expiry {
         };
         Expiry {
             fresh_for: fresh_until.since(now),
-            stale_for: window(value.stale_while_revalidate),
-            stale_if_error_for: window(value.stale_if_error),
+            stale_for: window(value.stale_while_revalidate.length()),
+            stale_if_error_for: window(value.stale_if_error.length()),
             rebuild_cost,
             beta,
         }

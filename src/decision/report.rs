@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Body, Content, Draft, Drafted, Draw, Expiry, Lease, LeaseId, Lifetimes, Planned, Policy, Rejection, ReportAnswer,
-    ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, smooth,
+    Body, Content, Draft, Drafted, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Planned, Policy, Rejection,
+    ReportAnswer, ReportDecision, Reported, Seq, Span, StoreTime, Tag, Trouble, Value, View, When, smooth,
 };
 
 /// A report about a key.
@@ -106,7 +106,7 @@ pub fn accepted(view: &View<'_>, id: LeaseId, policy: &Policy) -> ReportAnswer {
             expiry: None,
         };
     }
-    let (cost, beta) = (view.entry.cost, policy.beta);
+    let (cost, beta) = (view.entry.cost.length(), policy.beta);
     // An invalidation may have come between the report and its repetition: then no life is left that the caller could count on.
     let left = match view.standing() {
         Some(standing) => Expiry::of(standing.value, standing.fresh_until, view.now, cost, beta),
@@ -157,12 +157,12 @@ impl Ended<'_> {
         }
     }
 
-    fn cost(&self) -> Duration {
+    fn cost(&self) -> Span {
         let measured = self
             .report
             .cost
             .unwrap_or_else(|| self.view.now.since(self.lease.granted_at));
-        smooth(self.view.entry.cost, measured)
+        smooth(self.view.entry.cost.length(), measured).into()
     }
 
     fn built(&self, content: &Content) -> ReportDecision {
@@ -197,7 +197,9 @@ impl Ended<'_> {
                 revoke: None,
             };
         };
-        let tags = union(old.tags(), &self.report.tags);
+        // Those of the acquire mark the value too: it was confirmed under them.
+        let before = union(old.tags(), self.lease.tags());
+        let tags = union(before.as_deref().unwrap_or_default(), &self.report.tags);
         let value = Value {
             since: old.since,
             ..self.value(old.content.clone(), old.since, tags)
@@ -252,10 +254,9 @@ impl Ended<'_> {
             content,
             stored_at: When::now(),
             fresh_until: When::after(planned.fresh).at_most(self.settled(tags.as_deref().unwrap_or_default())),
-            stale_while_revalidate: planned.stale_while_revalidate,
-            stale_if_error: planned.stale_if_error,
-            tags,
-            traceparent: self.lease.traceparent.clone(),
+            stale_while_revalidate: planned.stale_while_revalidate.into(),
+            stale_if_error: planned.stale_if_error.into(),
+            labels: Labels::of(tags, self.lease.traceparent.clone()),
         }
     }
 

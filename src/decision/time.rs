@@ -27,6 +27,31 @@ impl StoreTime {
     }
 }
 
+/// A length as an entry keeps it: whole microseconds in half the room of a [`Duration`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(u64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+
+    /// As a length.
+    pub fn length(self) -> Duration {
+        Duration::from_micros(self.0)
+    }
+
+    /// Whether it is no time at all.
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(length: Duration) -> Span {
+        Span(micros(length))
+    }
+}
+
 /// A length in whole microseconds, the resolution of the store's clock.
 pub fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)

@@ -136,9 +136,9 @@ impl Standing<'_> {
     pub fn band(&self, now: StoreTime) -> Band {
         if now < self.fresh_until {
             Band::Fresh
-        } else if now < self.fresh_until.after(self.value.stale_while_revalidate) {
+        } else if now < self.fresh_until.after(self.value.stale_while_revalidate.length()) {
             Band::Stale
-        } else if now < self.fresh_until.after(self.value.stale_if_error) {
+        } else if now < self.fresh_until.after(self.value.stale_if_error.length()) {
             Band::StaleOnError
         } else {
             Band::Absent(if self.made_old {
@@ -164,7 +164,8 @@ impl Standing<'_> {
 impl Value {
     /// Its tags.
     pub fn tags(&self) -> &[Tag] {
-        self.tags.as_deref().unwrap_or_default()
+        let tags = self.labels.as_ref().and_then(|labels| labels.tags.as_deref());
+        tags.unwrap_or_default()
     }
 
     /// Whether it was given any life at all; otherwise it is here only for those that were parked.

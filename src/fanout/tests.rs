@@ -113,7 +113,7 @@ fn revoked(namespace: &str, holder: &str) -> Event {
         key: Key::new(namespace, "k"),
         lease: LeaseId {
             token: Seq(7),
-            secret: 1,
+            secret: std::num::NonZeroU64::MIN,
         },
         holder: holder.into(),
         reason: LostReason::Invalidated,

@@ -42,7 +42,7 @@ fn rebuild() -> Answer {
     Answer::Rebuild(Box::new(Rebuild {
         lease: LeaseId {
             token: Seq(1),
-            secret: 1,
+            secret: std::num::NonZeroU64::MIN,
         },
         ttl: Duration::ZERO,
         max_hold: Duration::ZERO,

@@ -3,13 +3,20 @@
 //! *Why*: tonic answers INTERNAL for bytes that are no message, such as a key that is not UTF-8. To callers that means a bug in drover.
 
 use std::any::type_name;
+use std::marker::PhantomData;
 
 use prost::Message;
 use tonic::Status;
-use tonic::codec::{BufferSettings, DecodeBuf, Decoder};
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic_prost::{ProstCodec, ProstDecoder};
 
 use super::status;
+
+/// Buffers begin with what most messages need, and grow to what a message says it needs. tonic's own begin with 8 KiB each, which
+/// thousands of parked callers would hold at once.
+fn small() -> BufferSettings {
+    BufferSettings::new(1_024, 32 * 1_024)
+}
 
 /// The codec of drover's services and clients.
 #[derive(Clone, Debug)]
@@ -28,11 +35,11 @@ where
 {
     type Encode = T;
     type Decode = U;
-    type Encoder = ProstEncoder<T>;
+    type Encoder = Writer<T>;
     type Decoder = Reader<U>;
 
-    fn encoder(&mut self) -> ProstEncoder<T> {
-        self.0.encoder()
+    fn encoder(&mut self) -> Writer<T> {
+        Writer(PhantomData)
     }
 
     fn decoder(&mut self) -> Reader<U> {
@@ -60,6 +67,26 @@ impl<U: Message + Default> Decoder for Reader<U> {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        self.0.buffer_settings()
+        small()
+    }
+}
+
+/// Writes messages.
+#[derive(Clone, Debug)]
+pub struct Writer<T>(PhantomData<fn(T)>);
+
+impl<T: Message> Encoder for Writer<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, message: T, target: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        let length = message.encoded_len();
+        target.reserve(length);
+        message.encode_raw(target);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        small()
     }
 }

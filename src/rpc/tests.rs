@@ -23,12 +23,13 @@ use crate::store::memory::{Limits, Memory};
 const COORDINATOR: &str = "drover.v1.CoordinatorService";
 const ADMIN: &str = "drover.v1.AdminService";
 
-fn replica() -> Routes {
+fn replica() -> Front {
     let store = Memory::new(Limits::default());
     let hub = Hub::new(store.feed(), HubLimits::default());
     services(
         Coordinator::new(store, Policies::default(), hub, Dice::seeded(1), 1_000),
         crate::metrics::Metrics::detached(),
+        tonic::service::Routes::default(),
     )
 }
 
@@ -64,7 +65,7 @@ async fn answer<T: Message + Default>(response: http::Response<Body>) -> Result<
 }
 
 async fn call<T: Message + Default>(
-    routes: &Routes,
+    routes: &Front,
     service: &str,
     call: &str,
     message: &impl Message,

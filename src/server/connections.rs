@@ -22,8 +22,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::body::Body;
-use tonic::transport::server::TcpConnectInfo;
 use tower::Service;
 
 /// Calls at once on one connection. A parked acquire is one of them, and a client has one connection for all its callers: this is
@@ -61,7 +59,7 @@ impl Connections {
     /// Accepts until it is closing or cut.
     pub(super) async fn accept<S, B>(self, listener: TcpListener, service: S)
     where
-        S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
         B: hyper::body::Body<Data = Bytes, Error: Into<tonic::codegen::StdError>> + Send + 'static,
     {
@@ -88,7 +86,7 @@ impl Connections {
 
     async fn serve<S, B>(self, stream: TcpStream, service: S)
     where
-        S: Service<Request<Body>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
         B: hyper::body::Body<Data = Bytes, Error: Into<tonic::codegen::StdError>> + Send + 'static,
     {
@@ -96,14 +94,6 @@ impl Connections {
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let info = TcpConnectInfo {
-            local_addr: stream.local_addr().ok(),
-            remote_addr: stream.peer_addr().ok(),
-        };
-        let service = tower::util::MapRequest::new(service, move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(info.clone());
-            request.map(Body::new)
-        });
         let connection = http2().serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         let mut connection = pin!(connection);
         let age = self.max_age.map(|age| Instant::now() + jittered(age));

@@ -276,7 +276,7 @@ impl Client {
         }
         let (key, mut lease) = self.had[self.rng.random_range(0..self.had.len())].clone();
         match self.rng.random_range(0..4) {
-            0 => lease.secret ^= 1,
+            0 => lease.secret = lease.secret.saturating_add(1),
             1 => lease.token.0 += 1,
             _ => {}
         }

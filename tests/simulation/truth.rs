@@ -113,7 +113,7 @@ pub fn unheld(account: &[Done], key: &Key, start: StoreTime) -> Vec<(u64, u64)> 
                 key: written, entry, ..
             } if written == key => {
                 let lease = entry.live_lease(at).map(|lease| {
-                    let stored = entry.value.as_ref().and_then(|value| value.tags.as_deref());
+                    let stored = entry.value.as_ref().map(|value| value.tags());
                     let tags = [lease.tags.as_deref().unwrap_or_default(), stored.unwrap_or_default()].concat();
                     (lease.token, tags, lease.deadline)
                 });

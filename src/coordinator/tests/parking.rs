@@ -331,3 +331,13 @@ async fn a_newcomer_that_queues_up_while_the_first_look_is_under_way_is_not_left
     assert!(hit(&ended(waiting).await).fresh);
     rebuild(&ended(newcomer).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_caller_s_future_is_small() {
+    let replica = replica();
+    let size = std::mem::size_of_val(&replica.0.acquire(question()));
+    assert!(
+        size <= 2_048,
+        "{size} bytes: box what does not have to be there while a caller is parked"
+    );
+}

@@ -32,7 +32,10 @@ fn some_tags() -> impl Strategy<Value = Option<std::sync::Arc<[Tag]>>> {
 }
 
 pub(super) fn lease_id() -> impl Strategy<Value = LeaseId> {
-    (seq(), 0..2u64).prop_map(|(token, secret)| LeaseId { token, secret })
+    (seq(), 1..3u64).prop_map(|(token, secret)| LeaseId {
+        token,
+        secret: secret.try_into().expect("not zero"),
+    })
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -48,10 +51,9 @@ fn value() -> impl Strategy<Value = Value> {
             content,
             stored_at,
             fresh_until,
-            stale_while_revalidate,
-            stale_if_error,
-            tags,
-            traceparent: None,
+            stale_while_revalidate: stale_while_revalidate.into(),
+            stale_if_error: stale_if_error.into(),
+            labels: Labels::of(tags, None),
         },
     )
 }
@@ -108,7 +110,7 @@ pub(super) fn entry() -> impl Strategy<Value = Entry> {
             reported,
             trouble,
             mark,
-            cost,
+            cost: cost.into(),
         })
 }
 

@@ -21,8 +21,8 @@ fn not_modified_keeps_bytes_and_tags_under_a_new_version_with_new_lifetimes() {
     let value = room.entry.value.clone().expect("a value");
     assert_eq!((value.version, value.since), (lease.token, before.since));
     assert_eq!(
-        (value.content, value.tags.as_deref()),
-        (before.content, Some(&tags(&["old", "new"])[..]))
+        (&value.content, value.tags()),
+        (&before.content, &tags(&["old", "new"])[..])
     );
     assert_eq!(
         (value.stored_at, value.fresh_until),

@@ -139,7 +139,7 @@ fn a_forged_secret_is_an_unknown_lease_and_changes_nothing() {
     let mut room = Room::new();
     let lease = room.grant(&ask("a"));
     let forged = LeaseId {
-        secret: lease.secret + 1,
+        secret: lease.secret.saturating_add(1),
         ..lease
     };
     let before = room.entry.clone();

@@ -91,7 +91,13 @@ impl Room {
                 assert!(self.now >= grant.not_before, "a grant that the store would refuse");
                 self.commit(grant.draft.clone(), grant.above);
                 let lease = self.entry.lease.clone().expect("a grant writes a lease");
-                Some(granted(&grant, &lease, self.now, self.entry.cost, &self.policy))
+                Some(granted(
+                    &grant,
+                    &lease,
+                    self.now,
+                    self.entry.cost.length(),
+                    &self.policy,
+                ))
             }
         }
     }

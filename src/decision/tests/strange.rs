@@ -42,7 +42,7 @@ proptest! {
                 let written = grant.draft.clone().stamp(stamp);
                 let lease = written.lease.as_deref().expect("a grant writes a lease");
                 prop_assert_eq!((lease.token, &written.value, &written.trouble), (stamp.number, &entry.value, &entry.trouble));
-                granted(&grant, lease, now, entry.cost, &policy);
+                granted(&grant, lease, now, entry.cost.length(), &policy);
             }
             Decision::Wait(wait) => {
                 let lease = view.lease();

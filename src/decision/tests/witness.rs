@@ -311,7 +311,7 @@ impl Witness {
             tags: value.tags().to_vec(),
             stored_at: self.room.now,
             fresh_until: value.fresh_until,
-            windows: value.stale_while_revalidate.max(value.stale_if_error),
+            windows: value.stale_while_revalidate.max(value.stale_if_error).length(),
         };
         prop_assert!(known.fresh_until <= self.room.now.after(secs(110)) && known.windows <= secs(200));
         let lagging = self

@@ -279,7 +279,7 @@ const NAMESPACE: &str = "has to be 1 to 64 lower-case letters, digits, full stop
 /// No grant has it: the number lies after all others.
 const NO_GRANT: LeaseId = LeaseId {
     token: Seq(u64::MAX),
-    secret: 0,
+    secret: std::num::NonZeroU64::MIN,
 };
 /// Items of a page.
 const MAX_PAGE: usize = 1_000;

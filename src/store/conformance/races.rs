@@ -27,7 +27,7 @@ pub async fn of_those_that_race_for_a_revision_one_wins(harness: &impl Harness) 
         }
     }
     let entry = &load(store, &key("a")).await.snapshot.entry;
-    assert_eq!(entry.cost, Duration::from_micros(RACERS * ROUNDS));
+    assert_eq!(entry.cost.length(), Duration::from_micros(RACERS * ROUNDS));
 }
 
 /// Adds one so often; upon which revisions.
@@ -36,7 +36,7 @@ async fn increment(store: Arc<dyn Store>) -> Vec<Revision> {
     let mut loaded = load(&store, &key("a")).await;
     while upon.len() < ROUNDS as usize {
         let mut draft = kept_for(LONG);
-        draft.cost = loaded.snapshot.entry.cost + Duration::from_micros(1);
+        draft.cost = (loaded.snapshot.entry.cost.length() + Duration::from_micros(1)).into();
         match commit(&store, Commit::new(&key("a"), &loaded, draft)).await {
             Outcome::Conflict(now) => loaded = now,
             Outcome::Committed(_) => {

@@ -54,7 +54,7 @@ pub async fn refused(store: &Arc<dyn Store>, asked: Commit) -> Loaded {
 pub fn lease(length: Duration, tags: &[Tag]) -> Lease<Drafted> {
     Lease {
         token: Number::Next,
-        secret: 4_711,
+        secret: std::num::NonZeroU64::MIN,
         holder: "a holder".into(),
         request_id: "a question".into(),
         cause: Cause::Miss,

@@ -44,7 +44,7 @@ pub fn tokens_grow(seen: &Seen<'_>) -> Checked {
             }
             let unknown = LeaseId {
                 token: number,
-                secret: 0,
+                secret: std::num::NonZeroU64::MIN,
             };
             owners.insert(number, (lease.unwrap_or(unknown), call));
             greatest = greatest.max(number);

@@ -100,7 +100,7 @@ fn a_grant_carries_its_lease_and_the_bytes_of_its_fallback() {
     let granted = Rebuild {
         lease: LeaseId {
             token: Seq(10),
-            secret: 3,
+            secret: 3.try_into().expect("not zero"),
         },
         ttl: Duration::from_secs(10),
         max_hold: Duration::from_secs(120),
@@ -118,7 +118,7 @@ fn a_grant_carries_its_lease_and_the_bytes_of_its_fallback() {
         lease.lease_id.parse(),
         Ok(LeaseId {
             token: Seq(10),
-            secret: 3
+            secret: 3.try_into().expect("not zero")
         })
     );
     assert_eq!(

@@ -360,7 +360,7 @@ fn a_lease_id_of_another_kind_is_one_that_no_grant_has() {
             lease,
             LeaseId {
                 token: Seq(u64::MAX),
-                secret: 0
+                secret: std::num::NonZeroU64::MIN
             },
             "{text}"
         );
