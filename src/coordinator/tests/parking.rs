@@ -316,19 +316,33 @@ async fn a_lease_that_a_retry_was_told_of_is_not_given_back_when_its_first_try_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_that_queues_up_while_the_first_look_is_under_way_is_not_left_for_a_second() {
+async fn a_newcomer_that_queues_up_during_a_look_is_not_left_until_the_next_regular_one() {
+    let ms = Duration::from_millis;
     let store = Faulty::new(Memory::new(Limits::default()), 1);
     let replica = Replica::over(store.clone(), Policy::default(), 100);
     let first = replica.ask(question()).await;
-    // The caller's own load, and then the queue's, which reaches the store when the value is there.
-    store.script(Call::Load, Fault::Late(Duration::ZERO));
-    store.script(Call::Load, Fault::Late(Duration::from_millis(10)));
-    let waiting = replica.park(question()).await;
+    let oldest = replica.park(question()).await;
+    // Of the second: it parks while the queue looks already. Of the report. Of the two looks that follow: the first one answers the
+    // oldest, the other one the second.
+    for fault in [
+        Fault::AnswerLate(ms(5)),
+        Fault::Late(ms(0)),
+        Fault::Late(ms(10)),
+        Fault::Late(ms(10)),
+    ] {
+        store.script(Call::Load, fault);
+    }
+    let second = replica.park(question()).await;
     replica.report(rebuild(&first).lease, value()).await;
+    for step in [6, 5, 4] {
+        advance(ms(step)).await;
+        settle().await;
+    }
+    assert!(hit(&ended(oldest).await).fresh);
     let newcomer = replica.park(question_with(|ask| ask.intent = Intent::Force)).await;
-    assert!(!newcomer.is_finished(), "it stands behind the one who waits");
-    advance(Duration::from_millis(20)).await;
-    assert!(hit(&ended(waiting).await).fresh);
+    assert!(!second.is_finished() && !newcomer.is_finished());
+    advance(ms(10)).await;
+    assert!(hit(&ended(second).await).fresh);
     rebuild(&ended(newcomer).await);
 }
 
