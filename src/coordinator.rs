@@ -63,6 +63,14 @@ enum Granting {
     Conflict(Loaded),
 }
 
+/// What a question came to, short of waiting.
+enum Asked {
+    /// It is answered.
+    Answered(Acquired),
+    /// It is to wait for the lease with this number; `when_over` is what it gets if nothing better comes of that.
+    Waits { on: Seq, when_over: Acquired },
+}
+
 impl Coordinator {
     /// Over a store, with the policies in force and room for so many parked callers. From now on it hears what the store commits.
     pub fn new(
@@ -131,15 +139,21 @@ impl Coordinator {
     /// might still have to hold.
     pub async fn acquire(self: &Arc<Self>, request: Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
+        match Box::pin(self.ask(&request, &policy)).await? {
+            Asked::Answered(acquired) => Ok(acquired),
+            Asked::Waits { on, when_over } => self.park(&request, on, when_over, &policy).await,
+        }
+    }
+
+    /// Everything but the wait.
+    async fn ask(self: &Arc<Self>, request: &Acquire, policy: &Policy) -> Result<Asked, Error> {
+        let Acquire { key, ask, .. } = request;
         let want = Want {
-            bytes: !request.ask.omit_value,
+            bytes: !ask.omit_value,
             rings: false,
         };
-        let mut loaded = self
-            .store
-            .load(&request.key, decision::tags_asked(&request.ask), want)
-            .await?;
-        if request.ask.is_too_far_ahead(loaded.now) {
+        let mut loaded = self.store.load(key, decision::tags_asked(ask), want).await?;
+        if ask.is_too_far_ahead(loaded.now) {
             return Err(Error::InvalidField {
                 field: "min_fencing_token",
                 problem:
@@ -148,28 +162,28 @@ impl Coordinator {
             });
         }
         loop {
-            match decision::acquire(&loaded.view(), &request.ask, &policy, self.dice.draw()) {
-                Decision::Answer(answer @ Answer::Rebuild(_)) => {
-                    match Box::pin(self.take_again(&loaded, answer)).await? {
-                        Granting::Granted(answer, _) => return Ok(Acquired::at_once(answer, &loaded)),
-                        Granting::Conflict(now) => loaded = now,
-                    }
-                }
-                Decision::Answer(answer) => return Ok(Acquired::at_once(answer, &loaded)),
+            let granting = match decision::acquire(&loaded.view(), ask, policy, self.dice.draw()) {
+                Decision::Answer(answer @ Answer::Rebuild(_)) => self.take_again(&loaded, answer).await?,
+                Decision::Answer(answer) => return Ok(Asked::Answered(Acquired::at_once(answer, &loaded))),
                 Decision::Wait(wait) => {
-                    return self
-                        .park(request, wait.on, Some((wait.when_over, loaded)), &policy)
-                        .await;
+                    let when_over = Acquired::at_once(wait.when_over, &loaded);
+                    return Ok(Asked::Waits { on: wait.on, when_over });
                 }
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
-                // Others have been waiting for longer.
-                Decision::Grant(grant) if self.flights.get(&request.key).is_some() => {
-                    return Box::pin(self.queue(request, *grant, loaded, &policy)).await;
+                // Others have been waiting for longer: the newcomer stands at the end of their queue.
+                Decision::Grant(grant) if self.flights.get(key).is_some() => {
+                    let instead = decision::instead(*grant, self.dice.draw());
+                    let when_over = Acquired::at_once(instead, &loaded);
+                    return Ok(Asked::Waits {
+                        on: Seq::NONE,
+                        when_over,
+                    });
                 }
-                Decision::Grant(grant) => match Box::pin(self.grant(&loaded, &request.ask, *grant, &policy)).await? {
-                    Granting::Granted(answer, _) => return Ok(Acquired::at_once(answer, &loaded)),
-                    Granting::Conflict(now) => loaded = now,
-                },
+                Decision::Grant(grant) => self.grant(&loaded, ask, *grant, policy).await?,
+            };
+            match granting {
+                Granting::Granted(answer, _) => return Ok(Asked::Answered(Acquired::at_once(answer, &loaded))),
+                Granting::Conflict(now) => loaded = now,
             }
         }
     }

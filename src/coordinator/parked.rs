@@ -8,30 +8,30 @@ use tokio::time::Instant;
 
 use super::flights::{Parking, Place, Reply, Waiter};
 use super::{Acquire, Acquired, Coordinator, Error, Granting};
-use crate::decision::{self, Answer, Busy, BusyCause, Decision, Grant, Policy, Seq};
-use crate::store::{Loaded, Snapshot, Want};
+use crate::decision::{self, Answer, Ask, Busy, BusyCause, Decision, Key, Policy, Seq};
+use crate::store::{Snapshot, Want};
 
 impl Coordinator {
-    /// Parks the caller until the lease `on` ends or its own wait is over; then `when_over` is what it gets, unless there is
+    /// Parks the caller until the lease `on` ends or its own wait is over; then `over` is what it gets, unless there is
     /// something better by then.
     pub(super) async fn park(
         self: &Arc<Self>,
-        mut request: Acquire,
+        request: &Acquire,
         on: Seq,
-        when_over: Option<(Answer, Loaded)>,
+        over: Acquired,
         policy: &Policy,
     ) -> Result<Acquired, Error> {
         let parked_at = Instant::now();
-        let until = wait_ends(&request, policy, parked_at);
-        let over = when_over.map(|(answer, loaded)| Acquired::at_once(answer, &loaded));
+        let until = wait_ends(request, policy, parked_at);
         if until <= parked_at {
-            return Ok(over.unwrap_or_else(|| busy(BusyCause::WaitElapsed)));
+            return Ok(over);
         }
         if self.is_draining() {
             return Err(Error::Draining);
         }
-        request.ask.parked_on = request.ask.parked_on.or(on.is_some().then_some(on));
-        let (waiter, reply) = Waiter::new(request.ask.clone(), on);
+        let mut ask = request.ask.clone();
+        ask.parked_on = ask.parked_on.or(on.is_some().then_some(on));
+        let (waiter, reply) = Waiter::new(ask, on);
         let place = match self
             .flights
             .park(&request.key, waiter, policy.max_waiters_per_key as usize)?
@@ -50,7 +50,7 @@ impl Coordinator {
             reply,
         };
         let acquired = match parked.reply_until(until).await {
-            Some(Reply::Answer(answer, bytes) | Reply::Lease(answer, bytes, _)) => {
+            Ok(Reply::Answer(answer, bytes) | Reply::Lease(answer, bytes, _)) => {
                 let bytes = answer.hit().and(bytes);
                 Ok(Acquired {
                     answer,
@@ -59,9 +59,9 @@ impl Coordinator {
                     waited: Duration::ZERO,
                 })
             }
-            Some(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed)),
-            Some(Reply::Draining) => Err(Error::Draining),
-            None => Box::pin(self.wait_is_over(&request, over, policy)).await,
+            Ok(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed)),
+            Ok(Reply::Draining) => Err(Error::Draining),
+            Err(ask) => Box::pin(self.wait_is_over(&request.key, &ask, over, policy)).await,
         };
         acquired.map(|acquired| Acquired {
             waited: parked_at.elapsed(),
@@ -69,45 +69,33 @@ impl Coordinator {
         })
     }
 
-    /// The caller could be granted the lease, but others wait for the same key: it stands at the end of their queue.
-    pub(super) async fn queue(
-        self: &Arc<Self>,
-        request: Acquire,
-        grant: Grant,
-        loaded: Loaded,
-        policy: &Policy,
-    ) -> Result<Acquired, Error> {
-        let instead = decision::instead(grant, self.dice.draw());
-        self.park(request, Seq::NONE, Some((instead, loaded)), policy).await
-    }
-
     /// One last look: what ended a moment ago counts. Not later than the answer is due.
     async fn wait_is_over(
         self: &Arc<Self>,
-        request: &Acquire,
-        over: Option<Acquired>,
+        key: &Key,
+        ask: &Ask,
+        over: Acquired,
         policy: &Policy,
     ) -> Result<Acquired, Error> {
-        let over = over.unwrap_or_else(|| busy(BusyCause::WaitElapsed));
         let want = Want {
-            bytes: !request.ask.omit_value,
+            bytes: !ask.omit_value,
             rings: false,
         };
-        let load = self.store.load(&request.key, decision::tags_asked(&request.ask), want);
+        let load = self.store.load(key, decision::tags_asked(ask), want);
         let Ok(Ok(loaded)) = tokio::time::timeout(super::RETRY_SOON / 2, load).await else {
             return Ok(over);
         };
-        match decision::acquire(&loaded.view(), &request.ask, policy, self.dice.draw()) {
+        match decision::acquire(&loaded.view(), ask, policy, self.dice.draw()) {
             Decision::Answer(answer @ Answer::Rebuild(_)) => match self.take_again(&loaded, answer).await? {
                 Granting::Granted(answer, _) => Ok(Acquired::at_once(answer, &loaded)),
                 Granting::Conflict(_) => Ok(over),
             },
             Decision::Answer(answer) => Ok(Acquired::at_once(answer, &loaded)),
             Decision::Wait(wait) => Ok(Acquired::at_once(wait.when_over, &loaded)),
-            Decision::Grant(grant) if self.flights.get(&request.key).is_some_and(|flight| flight.len() > 0) => {
+            Decision::Grant(grant) if self.flights.get(key).is_some_and(|flight| flight.len() > 0) => {
                 Ok(Acquired::at_once(decision::instead(*grant, self.dice.draw()), &loaded))
             }
-            Decision::Grant(grant) => match self.grant(&loaded, &request.ask, *grant, policy).await? {
+            Decision::Grant(grant) => match self.grant(&loaded, ask, *grant, policy).await? {
                 Granting::Granted(answer, _) => Ok(Acquired::at_once(answer, &loaded)),
                 Granting::Conflict(_) => Ok(over),
             },
@@ -123,15 +111,17 @@ struct Parked {
 }
 
 impl Parked {
-    /// The reply; `None`: the wait is over, and the caller has left the queue.
-    async fn reply_until(&mut self, until: Instant) -> Option<Reply> {
+    /// The reply; if the wait is over first, the caller has left the queue with its question.
+    async fn reply_until(&mut self, until: Instant) -> Result<Reply, Box<Ask>> {
         let reply = match tokio::time::timeout_at(until, &mut self.reply).await {
             Ok(reply) => reply,
-            Err(_) if self.coordinator.flights.leave(&self.place).is_some() => return None,
-            // Taken out of the queue at this very moment: the reply is on its way.
-            Err(_) => (&mut self.reply).await,
+            Err(_) => match self.coordinator.flights.leave(&self.place) {
+                Some(waiter) => return Err(Box::new(waiter.ask)),
+                // Taken out of the queue at this very moment: the reply is on its way.
+                None => (&mut self.reply).await,
+            },
         };
-        Some(reply.unwrap_or(Reply::Draining))
+        Ok(reply.unwrap_or(Reply::Draining))
     }
 
     /// The lease of a reply that arrived and was not taken, as the entry has it.
@@ -174,10 +164,9 @@ fn busy(cause: BusyCause) -> Acquired {
 }
 
 /// What a caller gets that would have been parked, had there been room.
-fn too_many(over: Option<Acquired>) -> Acquired {
-    let mut acquired = over.unwrap_or_else(|| busy(BusyCause::TooManyWaiters));
-    if let Answer::Busy(busy) = &mut acquired.answer {
+fn too_many(mut over: Acquired) -> Acquired {
+    if let Answer::Busy(busy) = &mut over.answer {
         busy.cause = BusyCause::TooManyWaiters;
     }
-    acquired
+    over
 }
