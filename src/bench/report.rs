@@ -82,15 +82,15 @@ impl Figure {
     fn row(&self) -> [String; 7] {
         let of = |spread: Option<Spread>| spread.map_or_else(String::new, |spread| self.unit.shown(spread.median));
         let range = match self.ratio {
+            _ if self.pairs.len() < 2 => String::new(),
             Some(ratio) => format!("{:.2} … {:.2}", ratio.min, ratio.max),
-            None if self.pairs.len() > 1 => {
+            None => {
                 format!(
                     "{} … {}",
                     self.unit.shown(self.drover.min),
                     self.unit.shown(self.drover.max)
                 )
             }
-            None => String::new(),
         };
         [
             self.name.clone(),
@@ -301,9 +301,15 @@ impl Report {
             Unit::Count.shown(*calls as f64),
             Unit::Count.shown(f64::from(*value_bytes)),
         );
+        let rounds = match (server, pairs) {
+            (None, 1) => "one pair of runs".to_owned(),
+            (None, pairs) => format!("{pairs} interleaved pairs of runs"),
+            (Some(_), 1) => "one run".to_owned(),
+            (Some(_), pairs) => format!("{pairs} runs"),
+        };
         format!(
-            "{BOLD}drover bench{BOLD:#}: {against}, {cores} cores shared with the load generator\n{DIM}{pairs} interleaved \
-             pairs of {calls} calls over {connections} connections × {concurrency} in flight, values of {value_bytes} \
+            "{BOLD}drover bench{BOLD:#}: {against}, {cores} cores shared with the load generator\n{DIM}{rounds} of {calls} \
+             calls over {connections} connections × {concurrency} in flight, values of {value_bytes} \
              bytes{DIM:#}\n"
         )
     }
