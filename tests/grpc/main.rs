@@ -1,0 +1,35 @@
+//! The contract, asked of a real server over real connections: one behaviour a file.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests end with what they start, and may fail where they stand"
+)]
+
+mod admin;
+mod backoff;
+mod barrier;
+mod crowd;
+mod discovery;
+mod endings;
+mod fields;
+mod herd;
+mod idle;
+mod intents;
+mod invalidation;
+mod lateness;
+mod names;
+mod not_yet;
+mod renewals;
+mod retries;
+mod rough;
+mod statuses;
+mod strict;
+mod support;
+mod tags;
+mod takeover;
+mod unread;
+mod versions;
+mod waiting;
+mod watching;
+mod wire;
