@@ -137,12 +137,14 @@ impl Coordinator {
     ///
     /// What happens before and after a wait is boxed: thousands may be parked, and each of them is as large as all that its future
     /// might still have to hold.
-    pub async fn acquire(self: &Arc<Self>, request: Acquire) -> Result<Acquired, Error> {
+    pub async fn acquire(self: &Arc<Self>, request: &Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
-        match Box::pin(self.ask(&request, &policy)).await? {
-            Asked::Answered(acquired) => Ok(acquired),
-            Asked::Waits { on, when_over } => self.park(&request, on, when_over, &policy).await,
-        }
+        let asked = Box::pin(self.ask(request, &policy)).await?;
+        let (on, over) = match asked {
+            Asked::Answered(acquired) => return Ok(acquired),
+            Asked::Waits { on, when_over } => (on, Box::new(when_over)),
+        };
+        self.park(request, on, over, &policy).await
     }
 
     /// Everything but the wait.

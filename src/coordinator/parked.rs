@@ -18,13 +18,13 @@ impl Coordinator {
         self: &Arc<Self>,
         request: &Acquire,
         on: Seq,
-        over: Acquired,
+        over: Box<Acquired>,
         policy: &Policy,
     ) -> Result<Acquired, Error> {
         let parked_at = Instant::now();
         let until = wait_ends(request, policy, parked_at);
         if until <= parked_at {
-            return Ok(over);
+            return Ok(*over);
         }
         if self.is_draining() {
             return Err(Error::Draining);
@@ -42,7 +42,7 @@ impl Coordinator {
                 }
                 place
             }
-            Parking::KeyFull => return Ok(too_many(over)),
+            Parking::KeyFull => return Ok(too_many(*over)),
         };
         let mut parked = Parked {
             coordinator: self.clone(),
@@ -61,7 +61,7 @@ impl Coordinator {
             }
             Ok(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed)),
             Ok(Reply::Draining) => Err(Error::Draining),
-            Err(ask) => Box::pin(self.wait_is_over(&request.key, &ask, over, policy)).await,
+            Err(ask) => Box::pin(self.wait_is_over(&request.key, &ask, *over, policy)).await,
         };
         acquired.map(|acquired| Acquired {
             waited: parked_at.elapsed(),

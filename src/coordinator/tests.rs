@@ -48,13 +48,13 @@ impl Replica {
     }
 
     async fn ask(&self, request: Acquire) -> Acquired {
-        self.0.acquire(request).await.expect("the store answers")
+        self.0.acquire(&request).await.expect("the store answers")
     }
 
     /// Asks in the background, and lets the question get as far as it can.
     async fn park(&self, request: Acquire) -> JoinHandle<Result<Acquired, Error>> {
         let coordinator = self.0.clone();
-        let asking = tokio::spawn(async move { coordinator.acquire(request).await });
+        let asking = tokio::spawn(async move { coordinator.acquire(&request).await });
         settle().await;
         asking
     }

@@ -15,6 +15,9 @@ use crate::metrics::Metrics;
 use crate::proto;
 use crate::proto::coordinator_service_server::CoordinatorService;
 
+/// The answer of a call.
+type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send + 'a>>;
+
 /// The answers of a stream.
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -34,17 +37,23 @@ impl CoordinatorRpc {
 
 #[tonic::async_trait]
 impl CoordinatorService for CoordinatorRpc {
-    async fn acquire_rebuild(
-        &self,
+    // Not an `async fn`: it would hold the request beside the question made of it for as long as the caller is parked.
+    fn acquire_rebuild<'a, 'answer>(
+        &'a self,
         request: Request<proto::AcquireRebuildRequest>,
-    ) -> Result<Response<proto::AcquireRebuildResponse>, Status> {
+    ) -> Answer<'answer, proto::AcquireRebuildResponse>
+    where
+        'a: 'answer,
+    {
         let answer_by = deadline::answer_by(request.metadata());
         let traceparent = traceparent(request.metadata());
-        let question = convert::acquire(request.into_inner(), answer_by, traceparent)?;
-        let key = question.key.clone();
-        let acquired = self.coordinator.acquire(question).await?;
-        observe::acquired(&self.metrics, key.namespace(), &acquired);
-        Ok(Response::new(convert::acquired(acquired)))
+        let question = convert::acquire(request.into_inner(), answer_by, traceparent);
+        Box::pin(async move {
+            let question = question.as_ref().map_err(|violations| violations.clone())?;
+            let acquired = self.coordinator.acquire(question).await?;
+            observe::acquired(&self.metrics, question.key.namespace(), &acquired);
+            Ok(Response::new(convert::acquired(acquired)))
+        })
     }
 
     async fn renew_lease(

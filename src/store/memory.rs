@@ -37,7 +37,7 @@ use crate::fanout::Feed;
 
 const SHARDS: usize = 64;
 /// The sweep looks at a part of the store this often; it is everywhere within seconds.
-const SWEEP_EVERY: Duration = Duration::from_millis(50);
+const SWEEP_EVERY: Duration = Duration::from_millis(200);
 
 /// How much the store may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -66,13 +66,19 @@ async fn another_namespace_s_tag_of_the_same_name_is_another_tag() {
 async fn the_value_carries_the_tags_of_question_and_report_each_once() {
     let drover = Drover::start().await;
     let rebuild = drover.granted(tagged("item", &["a", "b"])).await;
-    drover.accept(with(&["b", "c", "c"], report("item", &rebuild, "value"))).await;
+    drover
+        .accept(with(&["b", "c", "c"], report("item", &rebuild, "value")))
+        .await;
     let mut tags = drover.hit(ask("item")).await.tags;
     tags.sort();
     assert_eq!(tags, ["a", "b", "c"]);
     let rebuild = drover.granted(tagged("item", &["d"])).await;
     drover.accept(report("item", &rebuild, "value")).await;
-    assert_eq!(drover.hit(ask("item")).await.tags, ["d"], "they take the place of the tags before");
+    assert_eq!(
+        drover.hit(ask("item")).await.tags,
+        ["d"],
+        "they take the place of the tags before"
+    );
     drover.end().await;
 }
 

@@ -296,7 +296,7 @@ impl World {
 
     pub async fn acquire(&self, replica: usize, request: Acquire) -> Option<Answer> {
         let pending = self.history.invoke(replica, Asked::Acquire(request.clone()));
-        match self.replicas[replica].coordinator.acquire(request).await {
+        match self.replicas[replica].coordinator.acquire(&request).await {
             Ok(acquired) => {
                 let answer = acquired.answer.clone();
                 pending.end(Ended::Acquired(acquired));

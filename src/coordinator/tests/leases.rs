@@ -186,7 +186,7 @@ async fn a_token_far_ahead_of_the_store_s_time_is_refused() {
     let replica = replica();
     let refused = replica
         .0
-        .acquire(question_with(|ask| ask.min_token = crate::decision::Seq(1 << 60)))
+        .acquire(&question_with(|ask| ask.min_token = crate::decision::Seq(1 << 60)))
         .await;
     assert!(matches!(
         refused,

@@ -235,7 +235,7 @@ async fn a_replica_has_no_more_parked_callers_than_it_has_room_for() {
     replica.ask(question()).await;
     let _parked = replica.park(question()).await;
     assert!(matches!(
-        replica.0.acquire(question()).await,
+        replica.0.acquire(&question()).await,
         Err(Error::Overloaded { .. })
     ));
 }
@@ -349,9 +349,9 @@ async fn a_newcomer_that_queues_up_during_a_look_is_not_left_until_the_next_regu
 #[tokio::test(start_paused = true)]
 async fn a_parked_caller_s_future_is_small() {
     let replica = replica();
-    let size = std::mem::size_of_val(&replica.0.acquire(question()));
+    let size = std::mem::size_of_val(&replica.0.acquire(&question()));
     assert!(
-        size <= 2_048,
+        size <= 1_024,
         "{size} bytes: box what does not have to be there while a caller is parked"
     );
 }
