@@ -157,7 +157,7 @@ impl Coordinator {
                 }
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 // Others have been waiting for longer.
-                Decision::Grant(grant) if self.flights.get(&request.key).is_some() => {
+                Decision::Grant(grant) if self.flights.get(&request.key).is_some_and(|flight| flight.len() > 0) => {
                     return self.queue(request, *grant, loaded, &policy).await;
                 }
                 Decision::Grant(grant) => match self.grant(&loaded, &request.ask, *grant, &policy).await? {

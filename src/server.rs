@@ -86,6 +86,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let service = ServiceBuilder::new()
         .layer(layers::Calls::new(metrics.clone(), settings.otlp.is_some()))
         .layer(rpc::catch_panics())
+        .map_response(rpc::status::in_our_words)
         .service(routes(&parts, metrics, &readiness)?);
     connections.tasks.spawn(connections.clone().accept(listener, service));
     let http = http.map(|(listener, address)| {

@@ -142,14 +142,23 @@ fn too_large(request: &ReportValue, policy: &Policy) -> Option<Error> {
     (is_value && size > max as usize).then_some(Error::ValueTooLarge { size, max })
 }
 
-/// Tags of the acquire and of the report together are bounded. The lease stays: the report may be repeated with fewer.
+/// Tags of the acquire, of the report and of a value that is confirmed are bounded together. The lease stays: the report may be
+/// repeated with fewer, or with the value in full.
 fn check_tags(view: &View<'_>, report: &Report) -> Result<(), Error> {
-    let before = match (view.lease_of(report.lease), &report.outcome) {
-        (Some(_), Ending::NotModified) => view.entry.value.as_ref().map_or(&[][..], Value::tags),
-        (Some(lease), _) => lease.tags(),
-        (None, _) => return Ok(()),
+    let Some(lease) = view.lease_of(report.lease) else {
+        return Ok(());
     };
-    let count = before.len() + report.tags.iter().filter(|tag| !before.contains(tag)).count();
+    let confirmed = match &report.outcome {
+        Ending::NotModified => view.entry.value.as_ref().map_or(&[][..], Value::tags),
+        _ => &[],
+    };
+    let mut tags: Vec<&Tag> = Vec::new();
+    for tag in confirmed.iter().chain(lease.tags()).chain(&report.tags) {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    let count = tags.len();
     if count <= MAX_TAGS {
         return Ok(());
     }

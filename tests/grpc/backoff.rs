@@ -19,12 +19,20 @@ async fn those_who_wait_and_those_who_come_keep_off_each_for_a_little_else() {
     for _ in 0..20 {
         parked.push(drover.park(wait("item")).await);
     }
-    drover.accept(ended("item", &rebuild, failed("the origin is down"))).await;
+    drover
+        .accept(ended("item", &rebuild, failed("the origin is down")))
+        .await;
     for asking in parked {
         let pause = keep_off(got(asking).await);
-        assert_eq!((pause.failures, pause.message.as_str(), pause.circuit_open), (1, "the origin is down", false));
+        assert_eq!(
+            (pause.failures, pause.message.as_str(), pause.circuit_open),
+            (1, "the origin is down", false)
+        );
         let after = length(&pause.retry_after);
-        assert!(after > Duration::from_millis(300) && after <= Duration::from_millis(1_100), "{after:?}");
+        assert!(
+            after > Duration::from_millis(300) && after <= Duration::from_millis(1_100),
+            "{after:?}"
+        );
         pauses.insert(after);
     }
     assert!(pauses.len() > 10, "they do not come back together: {pauses:?}");
@@ -50,7 +58,10 @@ async fn no_intent_overrides_it_and_no_invalidation_clears_it() {
             let pause = keep_off(drover.ask(asked).await);
             assert_eq!(pause.message.len(), 1_024, "longer text is cut");
             let after = length(&pause.retry_after);
-            assert!(after > Duration::from_secs(15) && after <= Duration::from_secs(22), "{intent:?}: {after:?}");
+            assert!(
+                after > Duration::from_secs(15) && after <= Duration::from_secs(22),
+                "{intent:?}: {after:?}"
+            );
             drover.invalidate(request).await;
         }
     }
@@ -91,7 +102,11 @@ async fn a_pause_is_at_most_the_policy_s_longest_and_then_one_may_try_again() {
     drover.invalidate(drop_keys(&["item"])).await;
     let rebuild = drover.granted(ask("item")).await;
     drover.accept(ended("item", &rebuild, failed("again"))).await;
-    assert_eq!(keep_off(drover.ask(ask("item")).await).failures, 1, "a success ends the row");
+    assert_eq!(
+        keep_off(drover.ask(ask("item")).await).failures,
+        1,
+        "a success ends the row"
+    );
     drover.end().await;
 }
 

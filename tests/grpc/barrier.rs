@@ -54,7 +54,10 @@ async fn it_is_confirmed_once_all_have_acknowledged() {
     }
     let done = invalidating.await.expect("it runs").expect("an answer").into_inner();
     assert!(done.confirmed, "{done:?}");
-    assert_eq!((done.watchers, done.watchers_acknowledged, done.laggards.len()), (2, 2, 0));
+    assert_eq!(
+        (done.watchers, done.watchers_acknowledged, done.laggards.len()),
+        (2, 2, 0)
+    );
     drop(elsewhere);
     drover.end().await;
 }
@@ -70,7 +73,10 @@ async fn who_does_not_acknowledge_is_named_when_the_time_is_over() {
     good.acknowledge().await;
     let done = invalidating.await.expect("it runs").expect("an answer").into_inner();
     assert!(!done.confirmed);
-    assert_eq!((done.watchers, done.watchers_acknowledged, done.laggards), (2, 1, vec!["slow".to_owned()]));
+    assert_eq!(
+        (done.watchers, done.watchers_acknowledged, done.laggards),
+        (2, 1, vec!["slow".to_owned()])
+    );
     drop(slow);
     drover.end().await;
 }
@@ -108,7 +114,13 @@ async fn it_ends_before_the_deadline_of_the_call_and_is_committed_all_the_same()
     let mut request = Request::new(waiting(20_000));
     request.set_timeout(Duration::from_millis(400));
     let began = Instant::now();
-    let done = drover.calls.clone().invalidate(request).await.expect("in time").into_inner();
+    let done = drover
+        .calls
+        .clone()
+        .invalidate(request)
+        .await
+        .expect("in time")
+        .into_inner();
     assert!(began.elapsed() < Duration::from_millis(400) && !done.confirmed);
     drover.granted(crate::support::ask("item")).await;
     drop(watcher);

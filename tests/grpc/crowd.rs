@@ -20,7 +20,16 @@ async fn reports_and_renewals_are_served_beside_three_thousand_parked_callers() 
         lease_id: lease(&rebuild).lease_id,
         ttl: None,
     };
-    assert!(drover.calls.clone().renew_lease(renewal).await.expect("an answer").into_inner().renewed);
+    assert!(
+        drover
+            .calls
+            .clone()
+            .renew_lease(renewal)
+            .await
+            .expect("an answer")
+            .into_inner()
+            .renewed
+    );
     drover.fill("other", "value").await;
     drover.invalidate(drop_keys(&["other"])).await;
     drover.granted(ask("other")).await;

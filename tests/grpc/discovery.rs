@@ -31,12 +31,23 @@ async fn both_reflections_describe_every_call() {
 
     let request = v1::ServerReflectionRequest {
         host: String::new(),
-        message_request: Some(v1::server_reflection_request::MessageRequest::FileContainingSymbol(symbol.clone())),
+        message_request: Some(v1::server_reflection_request::MessageRequest::FileContainingSymbol(
+            symbol.clone(),
+        )),
     };
     let mut client = v1::server_reflection_client::ServerReflectionClient::new(connect(&drover.running).await);
-    let answers = client.server_reflection_info(tokio_stream::iter([request])).await.expect("served");
-    let answer = answers.into_inner().message().await.expect("no error").expect("an answer");
-    let Some(v1::server_reflection_response::MessageResponse::FileDescriptorResponse(new)) = answer.message_response else {
+    let answers = client
+        .server_reflection_info(tokio_stream::iter([request]))
+        .await
+        .expect("served");
+    let answer = answers
+        .into_inner()
+        .message()
+        .await
+        .expect("no error")
+        .expect("an answer");
+    let Some(v1::server_reflection_response::MessageResponse::FileDescriptorResponse(new)) = answer.message_response
+    else {
         panic!("{answer:?}");
     };
 
@@ -45,9 +56,18 @@ async fn both_reflections_describe_every_call() {
         message_request: Some(v1alpha::server_reflection_request::MessageRequest::FileContainingSymbol(symbol)),
     };
     let mut client = v1alpha::server_reflection_client::ServerReflectionClient::new(connect(&drover.running).await);
-    let answers = client.server_reflection_info(tokio_stream::iter([request])).await.expect("served");
-    let answer = answers.into_inner().message().await.expect("no error").expect("an answer");
-    let Some(v1alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(old)) = answer.message_response
+    let answers = client
+        .server_reflection_info(tokio_stream::iter([request]))
+        .await
+        .expect("served");
+    let answer = answers
+        .into_inner()
+        .message()
+        .await
+        .expect("no error")
+        .expect("an answer");
+    let Some(v1alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(old)) =
+        answer.message_response
     else {
         panic!("{answer:?}");
     };
@@ -55,7 +75,15 @@ async fn both_reflections_describe_every_call() {
     assert_eq!(new.file_descriptor_proto, old.file_descriptor_proto);
     let file = prost_types::FileDescriptorProto::decode(&new.file_descriptor_proto[0][..]).expect("a file");
     let calls: Vec<&str> = file.service[0].method.iter().map(|method| method.name()).collect();
-    for call in ["AcquireRebuild", "RenewLease", "ReportValue", "Invalidate", "Watch", "PullRefreshes", "ScheduleRefresh"] {
+    for call in [
+        "AcquireRebuild",
+        "RenewLease",
+        "ReportValue",
+        "Invalidate",
+        "Watch",
+        "PullRefreshes",
+        "ScheduleRefresh",
+    ] {
         assert!(calls.contains(&call), "{call} in {calls:?}");
     }
     drop(client);

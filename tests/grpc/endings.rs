@@ -43,7 +43,9 @@ async fn an_external_value_is_handed_on_by_its_locator() {
         let external = External {
             locator: locator.to_owned(),
         };
-        drover.accept(ended(&key, &rebuild, Outcome::External(external.clone()))).await;
+        drover
+            .accept(ended(&key, &rebuild, Outcome::External(external.clone())))
+            .await;
         for hit in [hit(got(waiting).await), drover.hit(ask(&key)).await] {
             assert_eq!(hit.content, Some(Content::External(external.clone())));
         }
@@ -61,7 +63,10 @@ async fn not_found_is_knowledge_with_its_own_lifetime_and_no_stale_windows() {
         assert!(matches!(hit.content, Some(Content::NotFound(_))), "{hit:?}");
         let expiry = hit.expiry.expect("an expiry");
         let fresh = length(&expiry.fresh_for);
-        assert!(fresh > Duration::from_secs(25) && fresh <= Duration::from_secs(33), "{fresh:?}");
+        assert!(
+            fresh > Duration::from_secs(25) && fresh <= Duration::from_secs(33),
+            "{fresh:?}"
+        );
         assert!(length(&expiry.stale_for) <= fresh && length(&expiry.stale_if_error_for) <= fresh);
     }
     drover.end().await;
@@ -82,7 +87,9 @@ async fn not_modified_keeps_the_bytes_under_a_new_version() {
             ..wait("item")
         })
         .await;
-    let new = drover.accept(ended("item", &rebuild, Outcome::NotModified(NotModified {}))).await;
+    let new = drover
+        .accept(ended("item", &rebuild, Outcome::NotModified(NotModified {})))
+        .await;
     assert_eq!(new, token(&rebuild));
     let handed = hit(got(waiting).await);
     assert_eq!((text(&handed), handed.version), ("value", new));
@@ -129,10 +136,7 @@ async fn what_is_not_to_be_stored_goes_to_those_who_wait_and_the_next_rebuilds()
         fresh_ttl: span(0),
         ..Lifetimes::default()
     };
-    for (key, change) in [
-        ("do-not-store", (true, None)),
-        ("no-life", (false, Some(no_life))),
-    ] {
+    for (key, change) in [("do-not-store", (true, None)), ("no-life", (false, Some(no_life)))] {
         for outcome in [Outcome::Value("value".into()), not_found()] {
             let rebuild = drover.granted(ask(key)).await;
             let parked = [drover.park(wait(key)).await, drover.park(wait(key)).await];
@@ -183,7 +187,11 @@ async fn a_failure_gives_those_who_wait_the_stale_value_and_the_next_too() {
     drover.accept(ended("item", &rebuild, failed("down"))).await;
     let stale = drover.hit(ask("item")).await;
     assert_eq!((text(&stale), stale.freshness()), ("old", Freshness::Stale));
-    assert_eq!(keep_off(got(waiting).await).message, "down", "who wants nothing stale gets nothing");
+    assert_eq!(
+        keep_off(got(waiting).await).message,
+        "down",
+        "who wants nothing stale gets nothing"
+    );
     drover.end().await;
 }
 
@@ -195,11 +203,20 @@ async fn a_value_that_is_too_large_is_an_error_and_ends_the_lease_as_a_failure()
     let waiting = drover.park(wait("item")).await;
     let large = report("item", &rebuild, "eleven byte");
     for _ in 0..2 {
-        let status = drover.calls.clone().report_value(large.clone()).await.expect_err("too large");
+        let status = drover
+            .calls
+            .clone()
+            .report_value(large.clone())
+            .await
+            .expect_err("too large");
         assert_eq!(crate::statuses::reason(&status), "VALUE_TOO_LARGE");
     }
     assert_eq!(keep_off(got(waiting).await).failures, 1);
-    assert_eq!(keep_off(drover.ask(ask("item")).await).failures, 1, "repeating it is no second failure");
+    assert_eq!(
+        keep_off(drover.ask(ask("item")).await).failures,
+        1,
+        "repeating it is no second failure"
+    );
     let exact = drover.granted(ask("exact")).await;
     drover.accept(report("exact", &exact, "ten bytes!")).await;
     drover.end().await;
@@ -235,7 +252,10 @@ async fn lifetimes_of_a_report_are_jittered_and_cut_to_the_longest() {
         };
         let expiry = drover.report(request).await.expiry.expect("an expiry");
         let fresh = length(&expiry.fresh_for);
-        assert!(fresh >= Duration::from_secs(89) && fresh <= Duration::from_secs(110), "{fresh:?}");
+        assert!(
+            fresh >= Duration::from_secs(89) && fresh <= Duration::from_secs(110),
+            "{fresh:?}"
+        );
         assert!(length(&expiry.stale_for) <= fresh);
         assert!(length(&expiry.stale_if_error_for) <= Duration::from_secs(7 * 24 * 3_600));
         ends.insert(fresh.as_millis());
@@ -256,6 +276,9 @@ async fn a_rebuild_tells_its_fallback_and_a_forced_failure_keeps_the_fresh_value
     assert_eq!(text(rebuild.fallback.as_ref().expect("a fallback")), "value");
     drover.accept(ended("item", &rebuild, failed("down"))).await;
     let answer = drover.ask(force).await;
-    assert!(matches!(&answer, Decision::Hit(hit) if hit.freshness() == Freshness::Fresh), "{answer:?}");
+    assert!(
+        matches!(&answer, Decision::Hit(hit) if hit.freshness() == Freshness::Fresh),
+        "{answer:?}"
+    );
     drover.end().await;
 }

@@ -1,12 +1,12 @@
 //! Each limit of a request, broken alone, over the wire: the field is named. (What is just allowed, and every corner, is tested beside
 //! the checks themselves.)
 
+use drover::proto::report_value_request::Outcome;
 use drover::proto::watch_request::Kind;
 use drover::proto::{
     Ack, AcquireRebuildRequest, DescribeKeyRequest, External, InvalidateRequest, KeyHits, Lifetimes, ListLeasesRequest,
     ListNamespacesRequest, RenewLeaseRequest, ReportValueRequest, ScheduleRefreshRequest, Subscribe,
 };
-use drover::proto::report_value_request::Outcome;
 use prost_types::Duration;
 
 use crate::statuses::fields;
@@ -109,9 +109,25 @@ async fn of_report_and_renew() {
         let lifetimes = Lifetimes::default;
         cases.push(("rebuild_cost", Box::new(move |it| it.rebuild_cost = Some(span))));
         let fresh_ttl = Some(span);
-        cases.push(("ttl.fresh_ttl", Box::new(move |it| it.ttl = Some(Lifetimes { fresh_ttl, ..lifetimes() }))));
+        cases.push((
+            "ttl.fresh_ttl",
+            Box::new(move |it| {
+                it.ttl = Some(Lifetimes {
+                    fresh_ttl,
+                    ..lifetimes()
+                })
+            }),
+        ));
         let stale_if_error = Some(span);
-        cases.push(("ttl.stale_if_error", Box::new(move |it| it.ttl = Some(Lifetimes { stale_if_error, ..lifetimes() }))));
+        cases.push((
+            "ttl.stale_if_error",
+            Box::new(move |it| {
+                it.ttl = Some(Lifetimes {
+                    stale_if_error,
+                    ..lifetimes()
+                })
+            }),
+        ));
         cases.push((
             "failure.retry_after",
             Box::new(move |it| {
@@ -135,7 +151,12 @@ async fn of_report_and_renew() {
             lease_id: "l1-0000000000000001".to_owned(),
             ttl: Some(span),
         };
-        let status = drover.calls.clone().renew_lease(request).await.expect_err("a bad length");
+        let status = drover
+            .calls
+            .clone()
+            .renew_lease(request)
+            .await
+            .expect_err("a bad length");
         assert_eq!(fields(&status), ["ttl"]);
     }
     drover.end().await;
@@ -157,7 +178,10 @@ async fn of_invalidate_and_schedule() {
         ("reason", Box::new(|it| it.reason = "r".repeat(257))),
     ];
     for span in bad_spans() {
-        cases.push(("wait_for_watchers", Box::new(move |it| it.wait_for_watchers = Some(span))));
+        cases.push((
+            "wait_for_watchers",
+            Box::new(move |it| it.wait_for_watchers = Some(span)),
+        ));
         cases.push(("settle", Box::new(move |it| it.settle = Some(span))));
     }
     for (field, change) in cases {
@@ -192,9 +216,15 @@ async fn of_watch() {
     let cases: Vec<(&str, Break)> = vec![
         ("subscribe.namespaces", Box::new(|it| it.namespaces.clear())),
         ("subscribe.namespaces", Box::new(|it| it.namespaces = many(65))),
-        ("subscribe.namespaces[1]", Box::new(|it| it.namespaces.push("NO".to_owned()))),
+        (
+            "subscribe.namespaces[1]",
+            Box::new(|it| it.namespaces.push("NO".to_owned())),
+        ),
         ("subscribe.key_prefixes", Box::new(|it| it.key_prefixes = many(101))),
-        ("subscribe.key_prefixes[0]", Box::new(|it| it.key_prefixes = vec!["k".repeat(1_025)])),
+        (
+            "subscribe.key_prefixes[0]",
+            Box::new(|it| it.key_prefixes = vec!["k".repeat(1_025)]),
+        ),
         ("subscribe.holder", Box::new(|it| it.holder = "h".repeat(257))),
     ];
     for (field, change) in cases {
@@ -215,7 +245,12 @@ async fn of_watch() {
     ] {
         let mut watcher = Watcher::live(&drover, subscribe()).await;
         let cursor = watcher.cursor.clone();
-        watcher.say(Kind::Ack(Ack { cursor, hits: vec![read] })).await;
+        watcher
+            .say(Kind::Ack(Ack {
+                cursor,
+                hits: vec![read],
+            }))
+            .await;
         assert_eq!(fields(&watcher.refused().await), [field]);
     }
     let mut watcher = Watcher::live(&drover, subscribe()).await;
@@ -244,8 +279,14 @@ async fn of_admin() {
             page_size,
             ..ListNamespacesRequest::default()
         };
-        assert_eq!(fields(&admin.list_leases(leases).await.expect_err("a size")), ["page_size"]);
-        assert_eq!(fields(&admin.list_namespaces(namespaces).await.expect_err("a size")), ["page_size"]);
+        assert_eq!(
+            fields(&admin.list_leases(leases).await.expect_err("a size")),
+            ["page_size"]
+        );
+        assert_eq!(
+            fields(&admin.list_namespaces(namespaces).await.expect_err("a size")),
+            ["page_size"]
+        );
     }
     drop(admin);
     drover.end().await;

@@ -13,7 +13,10 @@ async fn two_hundred_callers_are_one_rebuild_and_all_get_its_value() {
     assert_eq!(version, token(&first));
     for asking in herd {
         let hit = hit(got(asking).await);
-        assert_eq!((text(&hit), hit.version, hit.freshness()), ("built once", version, Freshness::Fresh));
+        assert_eq!(
+            (text(&hit), hit.version, hit.freshness()),
+            ("built once", version, Freshness::Fresh)
+        );
         assert!(!hit.rebuilding);
     }
     assert_eq!(text(&drover.hit(ask("item")).await), "built once");

@@ -23,7 +23,10 @@ async fn early_is_one_rebuild_and_the_others_stay_fresh() {
     assert_eq!((text(fallback), fallback.freshness()), ("value", Freshness::Fresh));
     for intent in [Intent::Early, Intent::Unspecified, Intent::Read] {
         let hit = drover.hit(with(intent, wait("item"))).await;
-        assert!(hit.rebuilding && hit.freshness() == Freshness::Fresh, "{intent:?}: {hit:?}");
+        assert!(
+            hit.rebuilding && hit.freshness() == Freshness::Fresh,
+            "{intent:?}: {hit:?}"
+        );
     }
     drover.accept(report("item", &early, "refreshed")).await;
     assert_eq!(text(&drover.hit(ask("item")).await), "refreshed");
@@ -36,7 +39,9 @@ async fn a_herd_that_forces_is_one_rebuild() {
     drover.fill("item", "old").await;
     let forced = drover.granted(with(Intent::Force, ask("item"))).await;
     assert_eq!(forced.cause(), Cause::Forced);
-    let herd: Vec<_> = (0..50).map(|_| drover.asking(with(Intent::Force, wait("item")))).collect();
+    let herd: Vec<_> = (0..50)
+        .map(|_| drover.asking(with(Intent::Force, wait("item"))))
+        .collect();
     until(|| drover.running.parked() == 50).await;
     let version = drover.accept(report("item", &forced, "new")).await;
     for asking in herd {

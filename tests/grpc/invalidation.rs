@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use drover::proto::invalidated_target::Target;
 use drover::proto::report_value_request::Outcome;
-use drover::proto::{AcquireRebuildRequest, Cause, Freshness, InvalidateRequest, Mode, NotModified, ReportValueRequest};
+use drover::proto::{
+    AcquireRebuildRequest, Cause, Freshness, InvalidateRequest, Mode, NotModified, ReportValueRequest,
+};
 
 use crate::support::{
     Drover, ask, drop_everything, drop_keys, drop_tags, ended, granted, length, report, span, text, token, words,
@@ -37,7 +39,10 @@ async fn a_hard_one_drops_and_a_soft_one_makes_stale_by_key_by_tag_and_by_all() 
         fill_tagged(&drover, name, &["tag"]).await;
         drover.invalidate(soft(request.clone())).await;
         let rebuild = drover.granted(ask(name)).await;
-        assert!(matches!(rebuild.cause(), Cause::Stale | Cause::Invalidated), "{name}: {rebuild:?}");
+        assert!(
+            matches!(rebuild.cause(), Cause::Stale | Cause::Invalidated),
+            "{name}: {rebuild:?}"
+        );
         let fallback = rebuild.fallback.as_ref().expect("a fallback");
         assert_eq!((text(fallback), fallback.freshness()), ("value", Freshness::Stale));
         assert_eq!(drover.hit(ask(name)).await.freshness(), Freshness::Stale);
@@ -128,7 +133,12 @@ async fn repeating_a_soft_one_never_prolongs_the_stale_windows() {
 async fn a_soft_one_after_a_hard_one_brings_nothing_back() {
     let drover = Drover::start().await;
     fill_tagged(&drover, "item", &["tag"]).await;
-    for request in [drop_tags(&["tag"]), soft(drop_tags(&["tag"])), soft(drop_keys(&["item"])), soft(drop_everything())] {
+    for request in [
+        drop_tags(&["tag"]),
+        soft(drop_tags(&["tag"])),
+        soft(drop_keys(&["item"])),
+        soft(drop_everything()),
+    ] {
         drover.invalidate(request).await;
         let rebuild = drover.granted(ask("item")).await;
         assert!(rebuild.fallback.is_none(), "{rebuild:?}");
@@ -142,7 +152,9 @@ async fn a_value_that_not_modified_confirmed_is_made_old_like_any() {
     fill_tagged(&drover, "item", &["tag"]).await;
     drover.invalidate(soft(drop_keys(&["item"]))).await;
     let rebuild = drover.granted(ask("item")).await;
-    drover.accept(ended("item", &rebuild, Outcome::NotModified(NotModified {}))).await;
+    drover
+        .accept(ended("item", &rebuild, Outcome::NotModified(NotModified {})))
+        .await;
     assert_eq!(drover.hit(ask("item")).await.freshness(), Freshness::Fresh);
     drover.invalidate(drop_tags(&["tag"])).await;
     let new = granted(drover.ask(ask("item")).await);
@@ -170,7 +182,10 @@ async fn what_is_built_while_the_origin_settles_is_fresh_only_until_it_has() {
         };
         let expiry = drover.report(tagged).await.expiry.expect("an expiry");
         let fresh = length(&expiry.fresh_for);
-        assert!(fresh > Duration::from_secs(10) && fresh <= Duration::from_secs(20), "{key}: {fresh:?}");
+        assert!(
+            fresh > Duration::from_secs(10) && fresh <= Duration::from_secs(20),
+            "{key}: {fresh:?}"
+        );
     }
     let other = drover.granted(AcquireRebuildRequest {
         namespace: "elsewhere".to_owned(),

@@ -52,13 +52,23 @@ async fn a_report_after_an_invalidation_is_refused_whoever_comes_between() {
     for (key, request) in [("by-key", drop_keys(&["by-key"])), ("by-all", drop_everything())] {
         let old = drover.granted(ask(key)).await;
         other.invalidate(request).await.expect("done");
-        assert_eq!(drover.refuse(report(key, &old, "old")).await, Rejection::Invalidated, "{key}");
+        assert_eq!(
+            drover.refuse(report(key, &old, "old")).await,
+            Rejection::Invalidated,
+            "{key}"
+        );
         let new = drover.granted(ask(key)).await;
         let again = drover.refuse(report(key, &old, "old")).await;
-        assert!(matches!(again, Rejection::Invalidated | Rejection::Superseded), "{again:?}");
+        assert!(
+            matches!(again, Rejection::Invalidated | Rejection::Superseded),
+            "{again:?}"
+        );
         drover.accept(report(key, &new, "new")).await;
         let again = drover.refuse(report(key, &old, "old")).await;
-        assert!(matches!(again, Rejection::Invalidated | Rejection::Superseded), "{again:?}");
+        assert!(
+            matches!(again, Rejection::Invalidated | Rejection::Superseded),
+            "{again:?}"
+        );
         assert_eq!(text(&drover.hit(ask(key)).await), "new");
     }
     drover.end().await;
@@ -69,7 +79,11 @@ async fn a_repeated_report_gets_its_first_answer_whatever_it_brings_the_second_t
     let drover = Drover::start().await;
     let rebuild = drover.granted(ask("item")).await;
     let first = drover.report(report("item", &rebuild, "first")).await;
-    for again in [report("item", &rebuild, "first"), report("item", &rebuild, "second"), ended("item", &rebuild, failed("no"))] {
+    for again in [
+        report("item", &rebuild, "first"),
+        report("item", &rebuild, "second"),
+        ended("item", &rebuild, failed("no")),
+    ] {
         let again = drover.report(again).await;
         assert_eq!((again.accepted, again.version), (true, first.version));
     }
@@ -96,14 +110,26 @@ async fn a_forged_report_changes_nothing() {
     let (head, last) = id.split_at(id.len() - 1);
     let forged = |lease_id: String| {
         let mut forged = rebuild.clone();
-        forged.lease = Some(Lease { lease_id, ..lease(&rebuild) });
+        forged.lease = Some(Lease {
+            lease_id,
+            ..lease(&rebuild)
+        });
         forged
     };
     let near = forged(format!("{head}{}", if last == "0" { "1" } else { "0" }));
-    assert_eq!(drover.refuse(report("item", &near, "forged")).await, Rejection::UnknownLease);
+    assert_eq!(
+        drover.refuse(report("item", &near, "forged")).await,
+        Rejection::UnknownLease
+    );
     let far = forged("l9999999999999999-ffffffffffffffff".to_owned());
-    assert_eq!(drover.refuse(report("item", &far, "forged")).await, Rejection::UnknownLease);
-    assert_eq!(drover.refuse(report("other", &rebuild, "misplaced")).await, Rejection::UnknownLease);
+    assert_eq!(
+        drover.refuse(report("item", &far, "forged")).await,
+        Rejection::UnknownLease
+    );
+    assert_eq!(
+        drover.refuse(report("other", &rebuild, "misplaced")).await,
+        Rejection::UnknownLease
+    );
     let elsewhere = ReportValueRequest {
         namespace: "elsewhere".to_owned(),
         ..report("item", &rebuild, "misplaced")
@@ -123,7 +149,12 @@ async fn a_report_without_an_outcome_leaves_the_lease_alive() {
         tags: words(&["a"]),
         ..report("item", &rebuild, "")
     };
-    let status = drover.calls.clone().report_value(nothing).await.expect_err("nothing is said");
+    let status = drover
+        .calls
+        .clone()
+        .report_value(nothing)
+        .await
+        .expect_err("nothing is said");
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
     drover.accept(report("item", &rebuild, "value")).await;
     drover.end().await;
@@ -147,7 +178,12 @@ async fn tokens_stay_above_what_the_caller_has_seen() {
     drover.invalidate(drop_keys(&["second"])).await;
     granted(drover.ask(ask("second")).await);
     for far in [token(&first) + 25 * 3_600 * 1_000_000, i64::MAX] {
-        let status = drover.calls.clone().acquire_rebuild(asked("fourth", far)).await.expect_err("too far");
+        let status = drover
+            .calls
+            .clone()
+            .acquire_rebuild(asked("fourth", far))
+            .await
+            .expect_err("too far");
         assert_eq!(crate::statuses::fields(&status), ["min_fencing_token"]);
     }
     drover.end().await;

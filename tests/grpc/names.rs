@@ -9,8 +9,27 @@ async fn keys_with_any_characters_do_not_meet_in_any_namespace() {
     let drover = Drover::start().await;
     let longest = "\u{1F980}".repeat(256);
     let keys = [
-        "/", "//", "a", "a/b", "b", "/b", "a\0b", "a\0", "\0", "\n", "a\r\n", " a", "a ", "A", "é", "e\u{301}", "%2F",
-        "{a}b", "\u{FEFF}a", "*", &longest,
+        "/",
+        "//",
+        "a",
+        "a/b",
+        "b",
+        "/b",
+        "a\0b",
+        "a\0",
+        "\0",
+        "\n",
+        "a\r\n",
+        " a",
+        "a ",
+        "A",
+        "é",
+        "e\u{301}",
+        "%2F",
+        "{a}b",
+        "\u{FEFF}a",
+        "*",
+        &longest,
     ];
     let namespaces = ["a", "a.b", "a-b", "0"];
     let place = |namespace: &str, key: &str| AcquireRebuildRequest {
@@ -30,7 +49,10 @@ async fn keys_with_any_characters_do_not_meet_in_any_namespace() {
     }
     for namespace in namespaces {
         for key in keys {
-            assert_eq!(text(&drover.hit(place(namespace, key)).await), format!("{namespace}|{key}"));
+            assert_eq!(
+                text(&drover.hit(place(namespace, key)).await),
+                format!("{namespace}|{key}")
+            );
         }
     }
     let only = drover::proto::InvalidateRequest {

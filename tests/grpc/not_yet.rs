@@ -20,17 +20,33 @@ async fn it_is_unimplemented_and_says_what_is_missing() {
         page_size,
     };
     let statuses = [
-        calls.schedule_refresh(schedule(words(&["item"]))).await.expect_err("not yet"),
+        calls
+            .schedule_refresh(schedule(words(&["item"])))
+            .await
+            .expect_err("not yet"),
         calls.pull_refreshes(tokio_stream::empty()).await.expect_err("not yet"),
-        drover.admin().await.list_hot_keys(hot_keys(0)).await.expect_err("not yet"),
+        drover
+            .admin()
+            .await
+            .list_hot_keys(hot_keys(0))
+            .await
+            .expect_err("not yet"),
     ];
     for (status, call) in statuses.iter().zip(["ScheduleRefresh", "PullRefreshes", "ListHotKeys"]) {
         assert_eq!(status.code(), Code::Unimplemented);
-        assert!(status.message().contains(call) && status.message().contains("later"), "{status:?}");
+        assert!(
+            status.message().contains(call) && status.message().contains("later"),
+            "{status:?}"
+        );
     }
     let status = calls.schedule_refresh(schedule(Vec::new())).await.expect_err("no keys");
     assert_eq!(fields(&status), ["keys"]);
-    let status = drover.admin().await.list_hot_keys(hot_keys(-1)).await.expect_err("negative");
+    let status = drover
+        .admin()
+        .await
+        .list_hot_keys(hot_keys(-1))
+        .await
+        .expect_err("negative");
     assert_eq!(fields(&status), ["page_size"]);
     drover.end().await;
 }

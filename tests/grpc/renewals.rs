@@ -12,7 +12,13 @@ async fn renew(drover: &Drover, key: &str, rebuild: &Rebuild, ttl: u64) -> Renew
         lease_id: lease(rebuild).lease_id,
         ttl: span(ttl),
     };
-    drover.calls.clone().renew_lease(request).await.expect("an answer").into_inner()
+    drover
+        .calls
+        .clone()
+        .renew_lease(request)
+        .await
+        .expect("an answer")
+        .into_inner()
 }
 
 async fn lost(drover: &Drover, key: &str, rebuild: &Rebuild) -> LostReason {
@@ -33,14 +39,20 @@ async fn a_renewal_counts_from_now_and_ends_at_the_longest_hold() {
     let drover = Drover::with(|policy| policy.max_hold = Duration::from_secs(20)).await;
     let rebuild = drover.granted(ask("item")).await;
     let shorter = renew(&drover, "item", &rebuild, 2_000).await;
-    assert!(shorter.renewed && length(&shorter.ttl) <= Duration::from_secs(2), "{shorter:?}");
+    assert!(
+        shorter.renewed && length(&shorter.ttl) <= Duration::from_secs(2),
+        "{shorter:?}"
+    );
     let longest = renew(&drover, "item", &rebuild, 3_600_000).await;
     assert!(longest.renewed, "{longest:?}");
     assert!(length(&longest.ttl) <= Duration::from_secs(20) && length(&longest.ttl) > Duration::from_secs(15));
     assert_eq!(longest.ttl, longest.max_hold);
     let no_more = renew(&drover, "item", &rebuild, 1_000).await;
     assert_eq!(no_more.lost_reason(), LostReason::MaxHold);
-    assert!(!no_more.renewed && !length(&no_more.ttl).is_zero(), "it lives on: {no_more:?}");
+    assert!(
+        !no_more.renewed && !length(&no_more.ttl).is_zero(),
+        "it lives on: {no_more:?}"
+    );
     drover.accept(report("item", &rebuild, "value")).await;
     drover.end().await;
 }
@@ -60,7 +72,10 @@ async fn a_lease_length_is_brought_into_the_policy_s_range() {
             })
             .await;
         let ttl = length(&lease(&rebuild).ttl);
-        assert!(ttl >= Duration::from_millis(least) && ttl <= Duration::from_millis(most), "{key}: {ttl:?}");
+        assert!(
+            ttl >= Duration::from_millis(least) && ttl <= Duration::from_millis(most),
+            "{key}: {ttl:?}"
+        );
         assert!(length(&lease(&rebuild).max_hold) <= Duration::from_secs(20));
     }
     drover.end().await;
@@ -76,7 +91,10 @@ async fn a_lost_lease_says_how_it_was_lost_and_is_never_revived() {
 
     let invalidated = drover.granted(ask("invalidated")).await;
     drover.invalidate(drop_keys(&["invalidated"])).await;
-    assert_eq!(lost(&drover, "invalidated", &invalidated).await, LostReason::Invalidated);
+    assert_eq!(
+        lost(&drover, "invalidated", &invalidated).await,
+        LostReason::Invalidated
+    );
 
     let superseded = drover.granted(short("superseded")).await;
     let newer = eventually(async || match drover.ask(ask("superseded")).await {
@@ -97,7 +115,11 @@ async fn a_lost_lease_says_how_it_was_lost_and_is_never_revived() {
     })
     .await;
     assert_eq!(lost(&drover, "expired", &expired).await, LostReason::Expired);
-    assert_eq!(lost(&drover, "expired", &expired).await, LostReason::Expired, "nothing revives it");
+    assert_eq!(
+        lost(&drover, "expired", &expired).await,
+        LostReason::Expired,
+        "nothing revives it"
+    );
     drover.accept(report("expired", &expired, "still in time")).await;
 
     drover.end().await;

@@ -2,7 +2,9 @@
 
 use drover::proto::AcquireRebuildRequest;
 
-use crate::support::{Drover, abandoned, ask, busy, ended, got, granted, hit, lease, length, report, text, token, until, wait};
+use crate::support::{
+    Drover, abandoned, ask, busy, ended, got, granted, hit, lease, length, report, text, token, until, wait,
+};
 
 fn named(request: AcquireRebuildRequest, holder: &str, id: &str) -> AcquireRebuildRequest {
     AcquireRebuildRequest {
@@ -73,7 +75,11 @@ async fn the_same_id_of_another_holder_does_not_hide_a_parked_question_from_its_
     let other = drover.park(named(wait("item"), "b", "1")).await;
     let retry = drover.asking(named(wait("item"), "a", "1"));
     until(|| first.is_finished() || drover.running.parked() > 2).await;
-    assert_eq!(drover.running.parked(), 2, "the retry stands in the place of the first try");
+    assert_eq!(
+        drover.running.parked(),
+        2,
+        "the retry stands in the place of the first try"
+    );
     busy(got(first).await);
     drover.accept(report("item", &holder, "value")).await;
     for asking in [other, retry] {

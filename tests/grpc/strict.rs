@@ -25,7 +25,11 @@ async fn strict() -> Drover {
 }
 
 fn unknown(status: &Status) {
-    assert_eq!((status.code(), reason(status)), (Code::NotFound, "UNKNOWN_NAMESPACE".to_owned()), "{status:?}");
+    assert_eq!(
+        (status.code(), reason(status)),
+        (Code::NotFound, "UNKNOWN_NAMESPACE".to_owned()),
+        "{status:?}"
+    );
     assert!(status.message().contains("other"), "it says which: {status:?}");
 }
 
@@ -36,8 +40,19 @@ async fn every_call_about_another_one_is_not_found() {
     let mut calls = drover.calls.clone();
     let mut admin = drover.admin().await;
     let namespace = || "other".to_owned();
-    unknown(&calls.acquire_rebuild(AcquireRebuildRequest { namespace: namespace(), ..ask("item") }).await.expect_err("strict"));
-    let wrong = ReportValueRequest { namespace: namespace(), ..report("item", &rebuild, "value") };
+    unknown(
+        &calls
+            .acquire_rebuild(AcquireRebuildRequest {
+                namespace: namespace(),
+                ..ask("item")
+            })
+            .await
+            .expect_err("strict"),
+    );
+    let wrong = ReportValueRequest {
+        namespace: namespace(),
+        ..report("item", &rebuild, "value")
+    };
     unknown(&calls.report_value(wrong).await.expect_err("strict"));
     let wrong = RenewLeaseRequest {
         namespace: namespace(),
@@ -46,10 +61,24 @@ async fn every_call_about_another_one_is_not_found() {
         ttl: None,
     };
     unknown(&calls.renew_lease(wrong).await.expect_err("strict"));
-    unknown(&calls.invalidate(InvalidateRequest { namespace: namespace(), ..drop_everything() }).await.expect_err("strict"));
-    let wrong = DescribeKeyRequest { namespace: namespace(), key: "item".to_owned() };
+    unknown(
+        &calls
+            .invalidate(InvalidateRequest {
+                namespace: namespace(),
+                ..drop_everything()
+            })
+            .await
+            .expect_err("strict"),
+    );
+    let wrong = DescribeKeyRequest {
+        namespace: namespace(),
+        key: "item".to_owned(),
+    };
     unknown(&admin.describe_key(wrong).await.expect_err("strict"));
-    let wrong = ListLeasesRequest { namespace: namespace(), ..ListLeasesRequest::default() };
+    let wrong = ListLeasesRequest {
+        namespace: namespace(),
+        ..ListLeasesRequest::default()
+    };
     unknown(&admin.list_leases(wrong).await.expect_err("strict"));
     drop((calls, admin));
     drover.accept(report("item", &rebuild, "value")).await;

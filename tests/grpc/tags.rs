@@ -41,7 +41,11 @@ async fn an_invalidated_tag_refuses_the_report_wherever_it_is_named() {
         assert_eq!(done.leases_revoked, i32::from(stored || asked), "case {case:04b}");
         let late = with(&here(reported), report(&key, &rebuild, "late"));
         if stored || asked || reported {
-            assert_eq!(drover.refuse(late).await, Rejection::Invalidated, "case {case:04b}");
+            // The tag was the lease's alone, and a fresh value that it does not touch is there: nothing remembers why.
+            let forgotten = asked && !stored && !reported;
+            let why = drover.refuse(late).await;
+            let vague = forgotten && why == Rejection::UnknownLease;
+            assert!(vague || why == Rejection::Invalidated, "case {case:04b}: {why:?}");
         } else {
             drover.accept(late).await;
         }
@@ -66,13 +70,19 @@ async fn another_namespace_s_tag_of_the_same_name_is_another_tag() {
 async fn the_value_carries_the_tags_of_question_and_report_each_once() {
     let drover = Drover::start().await;
     let rebuild = drover.granted(tagged("item", &["a", "b"])).await;
-    drover.accept(with(&["b", "c", "c"], report("item", &rebuild, "value"))).await;
+    drover
+        .accept(with(&["b", "c", "c"], report("item", &rebuild, "value")))
+        .await;
     let mut tags = drover.hit(ask("item")).await.tags;
     tags.sort();
     assert_eq!(tags, ["a", "b", "c"]);
     let rebuild = drover.granted(tagged("item", &["d"])).await;
     drover.accept(report("item", &rebuild, "value")).await;
-    assert_eq!(drover.hit(ask("item")).await.tags, ["d"], "they take the place of the tags before");
+    assert_eq!(
+        drover.hit(ask("item")).await.tags,
+        ["d"],
+        "they take the place of the tags before"
+    );
     drover.end().await;
 }
 

@@ -16,7 +16,12 @@ async fn promoted(mut parked: Vec<Asking>) -> (drover::proto::Rebuild, Vec<Askin
 }
 
 /// Three wait; the holder's lease ends as `end` makes it end. One takes over, the value goes to the others.
-async fn passes_on(drover: &Drover, key: &str, first: AcquireRebuildRequest, end: impl AsyncFnOnce(&Drover, &drover::proto::Rebuild)) {
+async fn passes_on(
+    drover: &Drover,
+    key: &str,
+    first: AcquireRebuildRequest,
+    end: impl AsyncFnOnce(&Drover, &drover::proto::Rebuild),
+) {
     let lost = drover.granted(first).await;
     let mut parked = Vec::new();
     for _ in 0..3 {
@@ -32,7 +37,11 @@ async fn passes_on(drover: &Drover, key: &str, first: AcquireRebuildRequest, end
         assert_eq!(text(&hit(got(asking).await)), "second");
     }
     drover.report(report(key, &lost, "late")).await;
-    assert_eq!(text(&drover.hit(ask(key)).await), "second", "the late value is never served");
+    assert_eq!(
+        text(&drover.hit(ask(key)).await),
+        "second",
+        "the late value is never served"
+    );
 }
 
 #[tokio::test]
@@ -108,7 +117,10 @@ async fn readers_alone_are_told_of_a_miss_when_the_holder_abandons() {
         .await;
     drover.accept(ended("item", &lost, abandoned())).await;
     let answer = got(reader).await;
-    assert!(matches!(answer, drover::proto::acquire_rebuild_response::Decision::Miss(_)), "{answer:?}");
+    assert!(
+        matches!(answer, drover::proto::acquire_rebuild_response::Decision::Miss(_)),
+        "{answer:?}"
+    );
     drover.end().await;
 }
 

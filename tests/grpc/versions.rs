@@ -52,7 +52,10 @@ async fn known_version_saves_the_bytes_and_omit_value_leaves_them_out() {
         known_version: version,
         ..ask("item")
     };
-    assert!(matches!(drover.hit(known.clone()).await.content, Some(Content::Unchanged(_))));
+    assert!(matches!(
+        drover.hit(known.clone()).await.content,
+        Some(Content::Unchanged(_))
+    ));
     let omitting = AcquireRebuildRequest {
         omit_value: true,
         ..ask("item")
@@ -64,7 +67,11 @@ async fn known_version_saves_the_bytes_and_omit_value_leaves_them_out() {
     let rebuild = drover.granted(known.clone()).await;
     assert!(rebuild.fallback.is_none());
     drover.accept(report("item", &rebuild, "other")).await;
-    assert_eq!(text(&drover.hit(known).await), "other", "other bytes are not the known ones");
+    assert_eq!(
+        text(&drover.hit(known).await),
+        "other",
+        "other bytes are not the known ones"
+    );
     drover.end().await;
 }
 
@@ -99,7 +106,14 @@ async fn who_accepts_nothing_stale_waits_where_others_are_served() {
     let waiting = drover.park(strict.clone()).await;
     let stale = drover.hit(wait("item")).await;
     assert_eq!((text(&stale), stale.freshness()), ("old", Freshness::Stale));
-    busy(drover.ask(AcquireRebuildRequest { wait: crate::support::span(0), ..strict }).await);
+    busy(
+        drover
+            .ask(AcquireRebuildRequest {
+                wait: crate::support::span(0),
+                ..strict
+            })
+            .await,
+    );
     drover.accept(report("item", &rebuild, "new")).await;
     assert_eq!(text(&hit(got(waiting).await)), "new");
     drover.end().await;

@@ -19,10 +19,19 @@ async fn a_wait_ends_by_its_own_time() {
         })
         .await;
     let took = began.elapsed();
-    assert!(took >= Duration::from_millis(150) && took < Duration::from_secs(2), "{took:?}");
+    assert!(
+        took >= Duration::from_millis(150) && took < Duration::from_secs(2),
+        "{took:?}"
+    );
     let waited = length(&answer.waited);
-    assert!(waited >= Duration::from_millis(150) && waited <= took, "{waited:?} of {took:?}");
-    assert_eq!(busy(answer.decision.expect("a decision")).cause(), BusyCause::WaitElapsed);
+    assert!(
+        waited >= Duration::from_millis(150) && waited <= took,
+        "{waited:?} of {took:?}"
+    );
+    assert_eq!(
+        busy(answer.decision.expect("a decision")).cause(),
+        BusyCause::WaitElapsed
+    );
     drover.end().await;
 }
 
@@ -32,7 +41,14 @@ async fn a_wait_ends_by_the_policy_when_the_caller_wants_longer() {
     drover.granted(ask("item")).await;
     for wanted in [None, span(30 * 24 * 3_600 * 1_000)] {
         let began = Instant::now();
-        busy(drover.ask(AcquireRebuildRequest { wait: wanted, ..ask("item") }).await);
+        busy(
+            drover
+                .ask(AcquireRebuildRequest {
+                    wait: wanted,
+                    ..ask("item")
+                })
+                .await,
+        );
         assert!(began.elapsed() < Duration::from_secs(3));
     }
     drover.end().await;
@@ -49,7 +65,10 @@ async fn a_wait_ends_before_the_deadline_of_the_call_and_never_as_deadline_excee
         let answer = drover.calls.clone().acquire_rebuild(request).await;
         let answer = answer.expect("not DEADLINE_EXCEEDED").into_inner();
         busy(answer.decision.expect("a decision"));
-        assert!(began.elapsed() >= Duration::from_millis(deadline * 8 / 10), "not much too early either");
+        assert!(
+            began.elapsed() >= Duration::from_millis(deadline * 8 / 10),
+            "not much too early either"
+        );
     }
     drover.end().await;
 }
@@ -77,7 +96,11 @@ async fn who_cancels_leaves_alone() {
 async fn a_rebuild_goes_on_when_its_holder_s_connection_is_gone() {
     let drover = Drover::start().await;
     let mut other = drover.another().await;
-    let granted = other.acquire_rebuild(ask("item")).await.expect("an answer").into_inner();
+    let granted = other
+        .acquire_rebuild(ask("item"))
+        .await
+        .expect("an answer")
+        .into_inner();
     drop(other);
     let waiting = drover.park(wait("item")).await;
     let rebuild = crate::support::granted(granted.decision.expect("a decision"));
@@ -104,10 +127,15 @@ async fn a_call_whose_time_is_over_already_is_answered_all_the_same_or_cancelled
     let drover = Drover::start().await;
     drover.granted(ask("item")).await;
     let mut request = Request::new(wait("item"));
-    request.metadata_mut().insert("grpc-timeout", "0m".parse().expect("ASCII"));
+    request
+        .metadata_mut()
+        .insert("grpc-timeout", "0m".parse().expect("ASCII"));
     match drover.calls.clone().acquire_rebuild(request).await {
         Ok(answer) => drop(busy(answer.into_inner().decision.expect("a decision"))),
-        Err(status) => assert!(matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded), "{status:?}"),
+        Err(status) => assert!(
+            matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded),
+            "{status:?}"
+        ),
     }
     until(|| drover.running.parked() == 0).await;
     drover.end().await;

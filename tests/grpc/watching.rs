@@ -65,7 +65,11 @@ impl Watcher {
 
     pub async fn acknowledge_at(&self, cursor: &str) {
         let cursor = cursor.to_owned();
-        self.say(Kind::Ack(Ack { cursor, hits: Vec::new() })).await;
+        self.say(Kind::Ack(Ack {
+            cursor,
+            hits: Vec::new(),
+        }))
+        .await;
     }
 
     pub fn close(&mut self) {
@@ -120,7 +124,10 @@ async fn it_opens_with_started_and_then_tells_in_order() {
     let mut watcher = Watcher::live(&drover, subscribe()).await;
     drover.invalidate(drop_keys(&["a"])).await;
     let event = watcher.invalidated().await;
-    assert_eq!((event.namespace.as_str(), event.keys, event.mode), ("shop", words(&["a"]), 1));
+    assert_eq!(
+        (event.namespace.as_str(), event.keys, event.mode),
+        ("shop", words(&["a"]), 1)
+    );
     assert!(event.version > 0 && event.tags.is_empty() && !event.everything);
     drover.invalidate(soft(drop_tags(&["t"]))).await;
     let event = watcher.invalidated().await;
@@ -225,7 +232,10 @@ async fn a_cursor_that_says_nothing_here_is_a_reset_and_then_a_start() {
         };
         let mut watcher = Watcher::new(&drover, resuming).await;
         let reason = watcher.reset().await;
-        assert!(matches!(reason, ResetReason::UnknownCursor | ResetReason::LogLost), "{reason:?} for {cursor:.40}");
+        assert!(
+            matches!(reason, ResetReason::UnknownCursor | ResetReason::LogLost),
+            "{reason:?} for {cursor:.40}"
+        );
         watcher.started().await;
         drover.invalidate(drop_keys(&["after"])).await;
         assert_eq!(watcher.invalidated().await.keys, words(&["after"]), "{cursor:.40}");
@@ -256,13 +266,19 @@ async fn a_revocation_comes_to_its_holder_alone_whatever_the_filter() {
         ("by-all", drop_everything()),
     ] {
         let rebuild = drover.granted(held(key)).await;
-        let unnamed = drover.granted(AcquireRebuildRequest { holder: String::new(), ..held(&format!("{key} of nobody")) });
+        let unnamed = drover.granted(AcquireRebuildRequest {
+            holder: String::new(),
+            ..held(&format!("{key} of nobody"))
+        });
         unnamed.await;
         drover.invalidate(request).await;
         let Event::LeaseRevoked(revoked) = concerned.next().await else {
             panic!("no revocation");
         };
-        assert_eq!((revoked.key.as_str(), revoked.lease_id.clone()), (key, lease(&rebuild).lease_id));
+        assert_eq!(
+            (revoked.key.as_str(), revoked.lease_id.clone()),
+            (key, lease(&rebuild).lease_id)
+        );
         assert_eq!(revoked.reason(), LostReason::Invalidated);
         // So that the next case has no lease of before that it covers too.
         drover.invalidate(drop_everything()).await;
@@ -298,7 +314,15 @@ async fn refreshed_comes_on_request_for_values_that_are_kept() {
         panic!("not refreshed");
     };
     assert_eq!((refreshed.key.as_str(), refreshed.version), ("item", version));
-    assert!(refreshed.expiry.expect("an expiry").fresh_for.expect("a length").seconds > 100);
+    assert!(
+        refreshed
+            .expiry
+            .expect("an expiry")
+            .fresh_for
+            .expect("a length")
+            .seconds
+            > 100
+    );
     drover.invalidate(drop_keys(&["item"])).await;
     for watcher in [&mut plain, &mut curious] {
         assert_eq!(watcher.invalidated().await.keys, words(&["item"]));
@@ -318,11 +342,20 @@ async fn messages_in_a_wrong_order_end_the_stream_and_say_why() {
     silent.close();
     for watcher in [&mut early, &mut twice, &mut silent] {
         let status = watcher.refused().await;
-        assert_eq!((status.code(), reason(&status)), (Code::FailedPrecondition, "STREAM_PROTOCOL".to_owned()));
+        assert_eq!(
+            (status.code(), reason(&status)),
+            (Code::FailedPrecondition, "STREAM_PROTOCOL".to_owned())
+        );
     }
 
     let mut nothing = Watcher::open(&drover, None).await;
-    nothing.say.as_ref().expect("open").send(WatchRequest { kind: None }).await.expect("room");
+    nothing
+        .say
+        .as_ref()
+        .expect("open")
+        .send(WatchRequest { kind: None })
+        .await
+        .expect("room");
     assert_eq!(fields(&nothing.refused().await), ["kind"]);
     let mut garbage = Watcher::live(&drover, subscribe()).await;
     garbage.acknowledge_at("garbage").await;
@@ -342,9 +375,15 @@ async fn a_drain_is_told_before_the_stream_ends() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(watcher.hear.message().await.expect("no error").is_none(), "it ends well");
+    assert!(
+        watcher.hear.message().await.expect("no error").is_none(),
+        "it ends well"
+    );
     let mut late = Watcher::new(&drover, subscribe()).await;
     let status = late.refused().await;
-    assert_eq!((status.code(), reason(&status)), (Code::Unavailable, "DRAINING".to_owned()));
+    assert_eq!(
+        (status.code(), reason(&status)),
+        (Code::Unavailable, "DRAINING".to_owned())
+    );
     drover.end().await;
 }
