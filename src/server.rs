@@ -19,6 +19,7 @@ mod opening;
 mod parts;
 mod readiness;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -187,7 +188,8 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let following = CancellationToken::new();
     let follow = config::reload::watch(&running.settings, running.policies().clone(), following.clone());
     running.rest.spawn(follow);
-    print!("{}", Opening(&running));
+    // Whoever started it may have stopped listening (`| head -1`), which is no reason to end.
+    let _ = write!(std::io::stdout(), "{}", Opening(&running));
 
     let signal = signals.next().await;
     tracing::info!(signal, "draining");

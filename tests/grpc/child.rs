@@ -43,6 +43,7 @@ impl Process {
                 break words.next().expect("an address").parse().expect("an address");
             }
         };
+        // The rest of what it says is not read: that must not matter to it.
         let grpc = address("gRPC").await;
         let http = address("HTTP").await;
         Process { child, grpc, http }
