@@ -173,7 +173,7 @@ impl Coordinator {
                 }
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 // Others have been waiting for longer: the newcomer stands at the end of their queue.
-                Decision::Grant(grant) if self.flights.get(key).is_some() => {
+                Decision::Grant(grant) if self.flights.get(key).is_some_and(|flight| flight.len() > 0) => {
                     let instead = decision::instead(*grant, self.dice.draw());
                     let when_over = Acquired::at_once(instead, &loaded);
                     return Ok(Asked::Waits {

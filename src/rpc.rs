@@ -10,13 +10,14 @@
 //! | which status an error has | [`status`] |
 //! | when a wait ends before the caller's deadline | [`deadline`] |
 //!
-//! A call passes these layers from the top to the bottom, its answer comes back the other way. The first two are put around the
+//! A call passes these layers from the top to the bottom, its answer comes back the other way. The first three are put around the
 //! services by the server:
 //!
 //! | layer | why there |
 //! |---|---|
 //! | [`layers::Calls`] | outermost, so that its span covers everything and sees every status, also that of a panic |
 //! | [`catch_panics`] | turns a bug into INTERNAL, so that it costs one call and not the connection |
+//! | [`status::in_our_words`] | what tonic could not read is the caller's mistake, not a bug of drover |
 //! | tonic: size limits, gzip | a message of over 4 MiB is refused before it is held in memory |
 //! | [`Codec`] | what is no message is the caller's mistake, not a bug of drover |
 //! | adapter | [`convert`] refuses what breaks a rule; nothing behind it sees unchecked input |

@@ -19,6 +19,7 @@ mod opening;
 mod parts;
 mod readiness;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -86,6 +87,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let service = ServiceBuilder::new()
         .layer(layers::Calls::new(metrics.clone(), settings.otlp.is_some()))
         .layer(rpc::catch_panics())
+        .map_response(rpc::status::in_our_words)
         .service(services(&parts, metrics, &readiness)?);
     connections.tasks.spawn(connections.clone().accept(listener, service));
     let http = http.map(|(listener, address)| {
@@ -186,7 +188,8 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let following = CancellationToken::new();
     let follow = config::reload::watch(&running.settings, running.policies().clone(), following.clone());
     running.rest.spawn(follow);
-    print!("{}", Opening(&running));
+    // Whoever started it may have stopped listening (`| head -1`), which is no reason to end.
+    let _ = write!(std::io::stdout(), "{}", Opening(&running));
 
     let signal = signals.next().await;
     tracing::info!(signal, "draining");

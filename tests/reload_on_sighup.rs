@@ -1,4 +1,6 @@
 //! SIGHUP makes drover read its policy file at once. In a process of its own: the signal reaches every test of a process.
+
+#![allow(clippy::disallowed_methods, reason = "tests end with what they start")]
 #![cfg(unix)]
 
 use drover::config::{Policies, ServeArgs, Settings, reload};

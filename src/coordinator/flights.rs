@@ -23,6 +23,9 @@ const SHARDS: usize = 16;
 /// So many callers are looked at while a queue is held.
 const STEP: usize = 256;
 
+/// A question that may be asked again: whose, and its name. Callers that count their questions use the same names.
+type Question = (Arc<str>, Arc<str>);
+
 /// The flights of one shard.
 type Table = HashMap<Key, Arc<Flight>, DefaultHashBuilder>;
 
@@ -51,7 +54,7 @@ struct Queue {
     current: Seq,
     waiters: BTreeMap<u64, Waiter>,
     /// Of the callers that may retry: a retry takes the place of its first try.
-    by_request: HashMap<Arc<str>, u64>,
+    by_request: HashMap<Question, u64>,
 }
 
 /// A parked caller.
@@ -338,6 +341,12 @@ impl Waiter {
         )
     }
 
+    /// By which its retries know it; `None`: they cannot.
+    fn question(&self) -> Option<Question> {
+        let named = !self.ask.request_id.is_empty();
+        named.then(|| (self.ask.holder.clone(), self.ask.request_id.clone()))
+    }
+
     /// Whether it has left without a word.
     pub fn is_gone(&self) -> bool {
         self.reply.is_closed()
@@ -347,15 +356,7 @@ impl Waiter {
 impl Queue {
     /// Where the first try of this caller's question is parked.
     fn place_of(&self, waiter: &Waiter) -> Option<u64> {
-        let request_id = &waiter.ask.request_id;
-        if request_id.is_empty() {
-            return None;
-        }
-        let ticket = *self.by_request.get(request_id)?;
-        self.waiters
-            .get(&ticket)
-            .filter(|first| first.ask.holder == waiter.ask.holder)
-            .map(|_| ticket)
+        self.by_request.get(&waiter.question()?).copied()
     }
 
     /// The ticket is the place in the queue; the attempt tells a retry from its first try, which must not find it there.
@@ -373,8 +374,8 @@ impl Queue {
             waiter.ask.parked_on = first.ask.parked_on;
             let _ = first.reply.send(Reply::Replaced);
         }
-        if !waiter.ask.request_id.is_empty() {
-            self.by_request.insert(waiter.ask.request_id.clone(), ticket);
+        if let Some(question) = waiter.question() {
+            self.by_request.insert(question, ticket);
         }
         let attempt = waiter.attempt;
         self.waiters.insert(ticket, waiter);
@@ -383,8 +384,8 @@ impl Queue {
 
     fn take_out(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.waiters.remove(&ticket)?;
-        if self.by_request.get(&waiter.ask.request_id) == Some(&ticket) {
-            self.by_request.remove(&waiter.ask.request_id);
+        if let Some(question) = waiter.question() {
+            self.by_request.remove(&question);
         }
         Some(waiter)
     }

@@ -143,7 +143,8 @@ fn too_large(request: &ReportValue, policy: &Policy) -> Option<Error> {
     (is_value && size > max as usize).then_some(Error::ValueTooLarge { size, max })
 }
 
-/// Tags of the acquire and of the report together are bounded. The lease stays: the report may be repeated with fewer.
+/// Tags of the acquire, of the report and of a value that is confirmed are bounded together. The lease stays: the report may be
+/// repeated with fewer, or with the value in full.
 fn check_tags(view: &View<'_>, report: &Report) -> Result<(), Error> {
     let Some(lease) = view.lease_of(report.lease) else {
         return Ok(());

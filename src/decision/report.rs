@@ -166,7 +166,7 @@ impl Ended<'_> {
     }
 
     fn built(&self, content: &Content) -> ReportDecision {
-        let tags = union(self.lease.tags(), &self.report.tags);
+        let tags = union(&[self.lease.tags(), &self.report.tags]);
         let value = self.value(content.clone(), self.lease.token, tags);
         let draft = Draft {
             value: Some(value),
@@ -198,8 +198,7 @@ impl Ended<'_> {
             };
         };
         // Those of the acquire mark the value too: it was confirmed under them.
-        let before = union(old.tags(), self.lease.tags());
-        let tags = union(before.as_deref().unwrap_or_default(), &self.report.tags);
+        let tags = union(&[old.tags(), self.lease.tags(), &self.report.tags]);
         let value = Value {
             since: old.since,
             ..self.value(old.content.clone(), old.since, tags)
@@ -277,10 +276,10 @@ impl Ended<'_> {
     }
 }
 
-/// Both sets, each tag once.
-fn union(first: &[Tag], second: &[Tag]) -> Option<Arc<[Tag]>> {
-    let mut tags: Vec<Tag> = first.to_vec();
-    for tag in second {
+/// All of them, each tag once.
+fn union(sets: &[&[Tag]]) -> Option<Arc<[Tag]>> {
+    let mut tags: Vec<Tag> = Vec::new();
+    for tag in sets.iter().copied().flatten() {
         if !tags.contains(tag) {
             tags.push(tag.clone());
         }

@@ -96,7 +96,11 @@ impl CoordinatorService for CoordinatorRpc {
         &self,
         request: Request<Streaming<proto::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let events = super::watch::watch(self.coordinator.hub(), request.into_inner());
+        let events = super::watch::watch(
+            self.coordinator.hub(),
+            self.coordinator.policies(),
+            request.into_inner(),
+        );
         Ok(Response::new(Box::pin(events)))
     }
 

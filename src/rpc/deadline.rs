@@ -1,11 +1,11 @@
 //! Until when an answer must be on its way.
 //!
-//! gRPC tells a server in `grpc-timeout` how long the caller still waits. tonic's own server stops a call when that time is over
-//! and answers CANCELLED, which says nothing to the caller. So drover ends its waits earlier: by a tenth of the time, at most
+//! gRPC tells a server in `grpc-timeout` how long the caller still waits. An answer that comes at that moment comes too late, and
+//! says nothing to the caller. So drover ends its waits earlier: by a tenth of the time, at most
 //! 100 ms, which is also what the way back may take.
 //!
 //! The time counts from the moment when the whole request has arrived, since that is when a handler runs. A request whose body
-//! takes longer than the margin is stopped by tonic.
+//! takes longer than the margin to arrive is answered too late.
 
 use std::time::Duration;
 

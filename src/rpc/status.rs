@@ -15,6 +15,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tonic::body::Body;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
@@ -191,6 +192,32 @@ pub fn malformed(problem: &str) -> Status {
         ),
     )
     .into()
+}
+
+/// What tonic says of a request that it could not read: a message that is cut off, too long, or not compressed as it says. To tonic
+/// some of that is INTERNAL, which to drover's callers means a bug of drover.
+pub fn unreadable(status: Status) -> Status {
+    let of_the_request = matches!(
+        status.code(),
+        Code::Internal | Code::OutOfRange | Code::ResourceExhausted
+    );
+    if of_the_request && !status.metadata().contains_key(REASON_TRAILER) {
+        malformed(status.message())
+    } else {
+        status
+    }
+}
+
+/// The same for the head of a response.
+pub fn in_our_words(response: http::Response<Body>) -> http::Response<Body> {
+    // Only what failed before its first message has a status in its head.
+    match Status::from_header_map(response.headers()) {
+        Some(status) if status.code() != Code::Ok => match unreadable(status.clone()) {
+            told if told.code() != status.code() => told.into_http(),
+            _ => response,
+        },
+        _ => response,
+    }
 }
 
 /// Credentials are missing or wrong. A seam: nothing asks for them yet.

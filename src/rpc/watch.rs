@@ -23,12 +23,15 @@ use futures_util::Stream;
 use tokio::time::sleep;
 use tonic::Status;
 
+use crate::config::Policies;
+use crate::coordinator::Error;
 use crate::fanout::{Hub, Watching};
 use crate::proto::watch_request::Kind;
 use crate::proto::{Ack, Subscribe, WatchRequest, WatchResponse};
 use refusal::Refusal;
 
 use super::convert::{Violations, check_ack, check_subscribe};
+use super::status;
 
 /// So many requests are read between two events.
 const TURN: usize = 64;
@@ -36,7 +39,7 @@ const TURN: usize = 64;
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers one call of `Watch`. The stream ends with an error if the client breaks the protocol; dropping it unsubscribes.
-pub fn watch<R>(hub: &Arc<Hub>, requests: R) -> Watch<R>
+pub fn watch<R>(hub: &Arc<Hub>, policies: &Policies, requests: R) -> Watch<R>
 where
     R: Stream<Item = Result<WatchRequest, Status>> + Unpin,
 {
@@ -49,6 +52,7 @@ where
     };
     Watch {
         hub: hub.clone(),
+        policies: policies.clone(),
         requests: Some(requests),
         stage: Stage::Opening(Box::pin(give_up)),
     }
@@ -57,6 +61,7 @@ where
 /// The answer to a call of `Watch`.
 pub struct Watch<R> {
     hub: Arc<Hub>,
+    policies: Policies,
     /// `None` once the client has closed its side.
     requests: Option<R>,
     stage: Stage,
@@ -80,7 +85,7 @@ where
                 return Ok(());
             };
             match Pin::new(requests).poll_next(cx) {
-                Poll::Ready(Some(request)) => self.hear(request?)?,
+                Poll::Ready(Some(request)) => self.hear(request.map_err(status::unreadable)?)?,
                 Poll::Ready(None) => {
                     self.requests = None;
                     if matches!(self.stage, Stage::Opening(_)) {
@@ -107,6 +112,14 @@ where
 
     fn subscribe(&mut self, subscribe: Subscribe) -> Result<(), Status> {
         check_subscribe(&subscribe)?;
+        // Who watches what is not served hears nothing, and would trust its copies for ever.
+        if let Some(unknown) = subscribe
+            .namespaces
+            .iter()
+            .find(|name| self.policies.of(name).is_none())
+        {
+            return Err(Error::UnknownNamespace(unknown.clone()).into());
+        }
         let watching = self
             .hub
             .watch(&convert::subscription(subscribe))

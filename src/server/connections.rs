@@ -19,11 +19,17 @@ use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+/// What a client of HTTP/2 says first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// A client that has not said it by then is sent away.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After a part of it, which hardly ever comes alone.
+const PEEK_AGAIN: Duration = Duration::from_millis(20);
 /// Calls at once on one connection. A parked acquire is one of them, and a client has one connection for all its callers: this is
 /// twice what a policy lets wait for one key.
 const MAX_CONCURRENT_STREAMS: u32 = 20_000;
@@ -94,6 +100,13 @@ impl Connections {
         if stream.set_nodelay(true).is_err() {
             return;
         }
+        tokio::select! {
+            greets = greets(&stream) => if !greets {
+                return;
+            },
+            () = self.closing.cancelled() => return,
+            () = self.cut.cancelled() => return,
+        }
         let connection = http2().serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         let mut connection = pin!(connection);
         let age = self.max_age.map(|age| Instant::now() + jittered(age));
@@ -110,6 +123,25 @@ impl Connections {
             () = sleep(GRACE) => tracing::debug!("a connection that was told to go is cut"),
         }
     }
+}
+
+/// Whether the client says in time that it speaks HTTP/2: keepalive looks after a connection only from then on. What it says is
+/// left for whoever reads the stream.
+async fn greets(stream: &TcpStream) -> bool {
+    let greeting = async {
+        let mut said = [0; PREFACE.len()];
+        loop {
+            match stream.peek(&mut said).await {
+                Ok(0) | Err(_) => return false,
+                Ok(length) if length < PREFACE.len() && PREFACE.starts_with(&said[..length]) => {}
+                // Whoever says something else is told so by HTTP/2.
+                Ok(_) => return true,
+            }
+            // A part is there, so that the stream is readable: it does not say when there is more.
+            sleep(PEEK_AGAIN).await;
+        }
+    };
+    timeout(PATIENCE, greeting).await.unwrap_or(false)
 }
 
 fn http2() -> http2::Builder<TokioExecutor> {
@@ -148,6 +180,8 @@ async fn at(instant: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
 
     #[test]
@@ -157,5 +191,34 @@ mod tests {
         let around = Duration::from_secs(900)..=Duration::from_secs(1_100);
         assert!(ages.iter().all(|age| around.contains(age)), "{ages:?}");
         assert!(ages.iter().any(|age| *age != ages[0]));
+    }
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (client.expect("connected"), accepted.expect("accepted").0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_says_what_it_speaks_is_sent_away() {
+        let (mut client, stream) = pair().await;
+        assert!(!greets(&stream).await, "it says nothing");
+        client.write_all(&PREFACE[..10]).await.expect("sent");
+        assert!(!greets(&stream).await, "it stops half-way");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_says_it_is_let_in_and_one_that_says_something_else_is_left_to_http2() {
+        let (mut client, stream) = pair().await;
+        client.write_all(&PREFACE[..10]).await.expect("sent");
+        let (greets_well, _) = tokio::join!(greets(&stream), client.write_all(&PREFACE[10..]));
+        assert!(greets_well);
+        let (mut client, stream) = pair().await;
+        client.write_all(b"GET / HTTP/1.1\r\n").await.expect("sent");
+        assert!(greets(&stream).await);
+        let (client, stream) = pair().await;
+        drop(client);
+        assert!(!greets(&stream).await);
     }
 }

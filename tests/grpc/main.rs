@@ -9,6 +9,8 @@
 mod admin;
 mod backoff;
 mod barrier;
+mod child;
+
 mod crowd;
 mod discovery;
 mod endings;

@@ -18,7 +18,10 @@ type Client = UnboundedSender<Result<WatchRequest, Status>>;
 
 fn call(hub: &Arc<Hub>) -> (Client, Watch<Requests>) {
     let (client, requests) = unbounded_channel();
-    (client, watch(hub, UnboundedReceiverStream::new(requests)))
+    (
+        client,
+        watch(hub, &Policies::default(), UnboundedReceiverStream::new(requests)),
+    )
 }
 
 fn hub() -> (Arc<Feed>, Arc<Hub>) {
