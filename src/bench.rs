@@ -1,8 +1,8 @@
 //! `drover bench`: what a call, a parked waiter, an event and an entry cost, beside a bare tonic server that does the same traffic.
 //!
-//! *Owns* the command line of the bench, the list of cases and their order. A case lives in one file: [`calls`] (a, b, g),
-//! [`herd`] (c, d), [`fanout`] (e), [`memory`] (f); the rest is what they share: [`side`] (a server under test and what it uses),
-//! [`bare`] (the service to compare with), [`load`] (the closed loop) and [`lane`] (what runs in it), [`wire`] (drover's requests), [`report`] (figures and targets).
+//! *Owns* the command line of the bench, the list of cases and their order. A case lives in one file: `calls` (a, b, g),
+//! `herd` (c, d), `fanout` (e), `memory` (f); the rest is what they share: `side` (a server under test and what it uses),
+//! `bare` (the service to compare with), `load` (the closed loop) and `lane` (what runs in it), `wire` (drover's requests), `report` (figures and targets).
 //!
 //! *Why two processes:* a server's cost a call can only be read where nobody else works, so both servers are children of the
 //! bench, started from the same binary: same allocator, same runtime, same transport. In-process benches were rejected: they

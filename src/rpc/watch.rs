@@ -5,7 +5,7 @@
 //! *Never does* spawn: requests are read as part of the answer's stream, so nothing outlives it, and a client that closes its own side
 //! goes on hearing events. The answer's stream exists at once, so the response headers leave before the Subscribe is read.
 //!
-//! *Invariant.* Requests get their turn before each event, but never more than [`TURN`] of them: neither side can starve the other.
+//! *Invariant.* Requests get their turn before each event, but never more than `TURN` of them: neither side can starve the other.
 //!
 //! *Why no task that reads requests on the side*: it would have to be joined, and would cost each watcher a task and a channel. The
 //! price: while a client does not read, its acknowledgements are not read either. A client must not wait for an Ack to be written

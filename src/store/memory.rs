@@ -44,7 +44,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(200);
 pub struct Limits {
     /// Entries.
     pub entries: usize,
-    /// Bytes of keys and values, and [`ENTRY_OVERHEAD`](shard::ENTRY_OVERHEAD) an entry.
+    /// Bytes of keys and values, and 300 bytes an entry.
     pub bytes: usize,
 }
 
