@@ -175,8 +175,7 @@ async fn namespaces_are_listed_with_counts_and_a_policy_that_a_file_could_have()
         let file = directory.path().join("drover.toml");
         std::fs::write(
             &file,
-            &info
-                .policy
+            info.policy
                 .lines()
                 .fold("[defaults]\n".to_owned(), |all, line| all + line + "\n"),
         )
