@@ -1,5 +1,6 @@
 //! Who waits, for how long, and what the end of the wait brings.
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, advance};
 
 use super::*;
@@ -36,6 +37,36 @@ async fn an_abandoned_lease_promotes_the_oldest_parked_caller_and_nobody_else() 
     assert!(!second.is_finished());
     replica.report(rebuild(&promoted).lease, value()).await;
     assert!(hit(&ended(second).await).fresh);
+}
+
+/// The task that looked after those who have left has had no time yet to see that nobody is there.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_does_not_wait_is_not_sent_behind_those_who_have_left() {
+    let replica = replica();
+    let first = replica.ask(question()).await;
+    let mut leaving = Box::pin(replica.0.acquire(question()));
+    assert!((&mut leaving).now_or_never().is_none(), "it is parked");
+    settle().await;
+    drop(leaving);
+    let report = Report {
+        lease: rebuild(&first).lease,
+        outcome: Outcome::Abandoned,
+        cost: None,
+        tags: Vec::new(),
+        lifetimes: Lifetimes::default(),
+        do_not_store: false,
+    };
+    let given_up = ReportValue {
+        key: key(),
+        report,
+        bytes: None,
+    };
+    replica.0.report(given_up).await.expect("the store answers");
+    let at_once = Acquire {
+        wait: Some(Duration::ZERO),
+        ..question()
+    };
+    rebuild(&replica.ask(at_once).await);
 }
 
 #[tokio::test(start_paused = true)]
