@@ -36,8 +36,9 @@ use crate::decision::{Entry, Generations, Key, Lease, Seq, Stamp, StoreTime, Tag
 use crate::fanout::Feed;
 
 const SHARDS: usize = 64;
-/// The sweep looks at a part of the store this often; it is everywhere within seconds.
-const SWEEP_EVERY: Duration = Duration::from_millis(200);
+/// The sweep goes through a shard this often, and so through the store in about a minute. What is expired counts as absent at once;
+/// the sweep only gives its memory back, and at the bound it is the first to be pushed out.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// How much the store may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
