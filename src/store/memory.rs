@@ -261,7 +261,8 @@ impl Memory {
         });
         self.account(shard.put(hash, snapshot.clone(), |key| self.hash(key)));
         while self.is_over_bound() {
-            let Some(evicted) = shard.evict(stamp.now, &commit.key) else {
+            let own = shard.evict(stamp.now, &commit.key);
+            let Some(evicted) = own.or_else(|| self.evict_elsewhere(stamp.now, &commit.key)) else {
                 self.undo(shard, hash, &commit.key, found);
                 let Limits { entries, bytes } = self.limits;
                 return Err(StoreError::Full(format!(
@@ -272,6 +273,14 @@ impl Memory {
             self.evicted.fetch_add(1, Ordering::Relaxed);
         }
         Ok(snapshot)
+    }
+
+    /// Makes room in another shard, when the own one has nothing to give. Only tries their locks: somebody who holds one may be
+    /// doing the same the other way round.
+    fn evict_elsewhere(&self, now: StoreTime, spare: &Key) -> Option<Change> {
+        self.shards
+            .iter()
+            .find_map(|shard| shard.0.try_lock()?.evict(now, spare))
     }
 
     fn undo(&self, shard: &mut Shard, hash: u64, key: &Key, before: Option<Arc<Snapshot>>) {
@@ -369,5 +378,7 @@ impl Store for Memory {
     }
 }
 
+#[cfg(test)]
+mod bound;
 #[cfg(test)]
 mod tests;

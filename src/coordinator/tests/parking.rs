@@ -44,7 +44,8 @@ async fn an_abandoned_lease_promotes_the_oldest_parked_caller_and_nobody_else() 
 async fn a_caller_that_does_not_wait_is_not_sent_behind_those_who_have_left() {
     let replica = replica();
     let first = replica.ask(question()).await;
-    let mut leaving = Box::pin(replica.0.acquire(question()));
+    let asked = question();
+    let mut leaving = Box::pin(replica.0.acquire(&asked));
     assert!((&mut leaving).now_or_never().is_none(), "it is parked");
     settle().await;
     drop(leaving);
