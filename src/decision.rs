@@ -31,6 +31,7 @@ mod outcome;
 mod policy;
 mod renew;
 mod report;
+mod stamp;
 mod time;
 mod view;
 
