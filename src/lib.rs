@@ -6,6 +6,19 @@
 //!             ▼   │ rings
 //!           store ──▶ fanout ──▶ watchers, parked callers
 //! ```
+//!
+//! A newcomer follows one request from left to right.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `rpc` | gRPC to domain types and back. Checks everything, decides nothing. |
+//! | `coordinator` | The only place where the others meet: load, decide, commit, then answer or park. One queue a key. |
+//! | [`decision`] | The rules: who rebuilds, which report counts, how long a value lives. `std` only, no I/O, no clock, no randomness. |
+//! | `store` | The truth: a register a key with compare-and-set, a clock that stamps, a feed. Embedded today; its conformance suite is what a shared one must pass. |
+//! | `fanout` | The feed's log, from which watchers read at their own pace, and the rings that wake parked callers. |
+//!
+//! Around them: `config` (settings and policies, reloaded), `server` (ports, start, drain), `telemetry` and `metrics`, and the commands
+//! `ctl`, `lab` and `bench` behind `cli`. All but [`decision`] need the feature `service`, which is on unless it is turned off.
 
 #![warn(missing_docs)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests end with what they start"))]
