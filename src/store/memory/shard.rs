@@ -1,9 +1,8 @@
 //! A part of the embedded store's keys under one lock.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
+use hashbrown::{HashSet, HashTable};
 
 use crate::decision::{Key, StoreTime};
 use crate::store::Snapshot;
@@ -161,9 +160,7 @@ impl Shard {
 
     fn index_lease(&mut self, snapshot: &Snapshot) {
         if snapshot.entry.lease.is_some() {
-            if !self.leases.contains(&snapshot.key) {
-                self.leases.insert(snapshot.key.clone());
-            }
+            self.leases.insert(snapshot.key.clone());
         } else if !self.leases.is_empty() {
             self.leases.remove(&snapshot.key);
         }
