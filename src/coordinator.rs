@@ -155,12 +155,12 @@ impl Coordinator {
             rings: false,
         };
         let mut loaded = self.store.load(key, decision::tags_asked(ask), want).await?;
-        if ask.is_too_far_ahead(loaded.now) {
+        if let Some(field) = ask.too_far_ahead(loaded.now) {
+            let problem =
+                "more than a day ahead of the store's time; send a number that a grant or your own store has shown";
             return Err(Error::InvalidField {
-                field: "min_fencing_token",
-                problem:
-                    "more than a day ahead of the store's time; send the highest token that your own store has seen"
-                        .to_owned(),
+                field,
+                problem: problem.to_owned(),
             });
         }
         loop {

@@ -77,9 +77,15 @@ impl Ask {
         }
     }
 
-    /// Whether `min_token` is so far ahead that following it would run the sequence away from time.
-    pub fn is_too_far_ahead(&self, now: StoreTime) -> bool {
-        self.min_token.0 > now.after(TOKEN_AHEAD).0
+    /// The number of the question, by its name in the proto, that lies further ahead than any store can have issued. To follow such
+    /// a `min_fencing_token` would run the sequence away from time; such a `newer_than` would never be met.
+    pub fn too_far_ahead(&self, now: StoreTime) -> Option<&'static str> {
+        let bound = Seq(now.after(TOKEN_AHEAD).0);
+        let numbers = [(self.min_token, "min_fencing_token"), (self.newer_than, "newer_than")];
+        numbers
+            .into_iter()
+            .find(|(number, _)| *number > bound)
+            .map(|(_, field)| field)
     }
 
     fn tags(&self) -> &[Tag] {

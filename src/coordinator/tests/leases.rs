@@ -182,17 +182,16 @@ async fn a_report_with_too_many_tags_is_refused_and_leaves_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_far_ahead_of_the_store_s_time_is_refused() {
+async fn numbers_far_ahead_of_the_store_s_time_are_refused_by_name() {
     let replica = replica();
-    let refused = replica
-        .0
-        .acquire(&question_with(|ask| ask.min_token = crate::decision::Seq(1 << 60)))
-        .await;
-    assert!(matches!(
-        refused,
-        Err(Error::InvalidField {
-            field: "min_fencing_token",
-            ..
-        })
-    ));
+    let far = crate::decision::Seq(1 << 60);
+    let token = question_with(|ask| ask.min_token = far);
+    let version = question_with(|ask| ask.newer_than = far);
+    for (request, name) in [(token, "min_fencing_token"), (version, "newer_than")] {
+        let refused = replica.0.acquire(&request).await;
+        assert!(
+            matches!(refused, Err(Error::InvalidField { field, .. }) if field == name),
+            "{refused:?}"
+        );
+    }
 }
