@@ -159,7 +159,7 @@ impl Coordinator {
             return Err(Error::InvalidField {
                 field: "min_fencing_token",
                 problem:
-                    "more than a day ahead of the store's time; send the highest token that your own store has seen"
+                    "is more than a day ahead of the store's time; send the highest token that your own store has seen"
                         .to_owned(),
             });
         }
