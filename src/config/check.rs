@@ -104,7 +104,8 @@ fn summary(file: &File) -> String {
         more => format!("{more} namespaces are listed"),
     };
     match (file.policies.strict, file.policies.namespaces.is_empty()) {
-        (false, _) => format!("{listed}, any other has the defaults"),
+        (false, false) => format!("{listed}, any other has the defaults"),
+        (false, true) => format!("{listed}, all have the defaults"),
         (true, false) => format!("{listed}, any other is refused"),
         (true, true) => format!("{listed} and strict_namespaces is true, so every call will be refused"),
     }

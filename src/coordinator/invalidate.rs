@@ -33,7 +33,7 @@ impl Coordinator {
             namespace = %request.namespace,
             targets = request.targets.len(),
             mode = request.mode.as_str(),
-            reason = %request.reason,
+            reason = ?request.reason,
             "invalidated",
         );
         let position = done.iter().map(|done| done.position).max().unwrap_or_default();
