@@ -207,9 +207,9 @@ pub async fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn bind(address: SocketAddr, option: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("{option} {address}: can't listen there"))?;
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("{option} {address}: can't listen there (is another drover running? port 0 takes a free one)")
+    })?;
     let bound = listener.local_addr().context("a listener without an address")?;
     Ok((listener, bound))
 }

@@ -160,7 +160,7 @@ async fn a_port_that_is_taken_is_named_with_its_option() {
     let said = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        said.starts_with(&format!("error: --listen {address}: can't listen there: ")),
+        said.starts_with(&format!("error: --listen {address}: can't listen there (")),
         "{said}"
     );
 }

@@ -96,7 +96,14 @@ impl Reloader {
     pub fn step(&mut self, read: Result<String, ConfigError>, because: Because) -> Step {
         if read == self.done {
             self.settling = None;
-            return Step::Same;
+            return match because {
+                Because::Timer => Step::Same,
+                // Whoever asks is told again what is wrong with it.
+                Because::Signal => match read.and_then(|text| file::parse(&self.path, &text, &self.overrides)) {
+                    Ok(_) => Step::Same,
+                    Err(error) => Step::Refused(error),
+                },
+            };
         }
         if because == Because::Timer && self.settling.as_ref() != Some(&read) {
             self.settling = Some(read);

@@ -11,6 +11,9 @@ use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Snapshot, StoreEr
 /// Keys of one call that are under way at once.
 const AT_ONCE: usize = 64;
 
+/// So many targets are named in the audit log.
+const NAMED: usize = 10;
+
 /// One target, committed.
 struct Done {
     target: Target,
@@ -31,7 +34,7 @@ impl Coordinator {
         tracing::info!(
             target: "drover::audit",
             namespace = %request.namespace,
-            targets = request.targets.len(),
+            targets = %names(&request.targets),
             mode = request.mode.as_str(),
             reason = ?request.reason,
             "invalidated",
@@ -173,6 +176,20 @@ impl Coordinator {
         })
         .await
     }
+}
+
+/// The first few targets by name, and how many more there are.
+fn names(targets: &[Target]) -> String {
+    let named = targets.iter().take(NAMED).map(|target| match target {
+        Target::Key(key) => format!("key {:?}", key.name()),
+        Target::Tag(tag) => format!("tag {tag:?}"),
+        Target::Everything => "everything".to_owned(),
+    });
+    let mut names = named.collect::<Vec<_>>().join(", ");
+    if targets.len() > NAMED {
+        names.push_str(&format!(" and {} more", targets.len() - NAMED));
+    }
+    names
 }
 
 fn count(watchers: usize) -> u32 {

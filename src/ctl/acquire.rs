@@ -32,7 +32,7 @@ pub struct Args {
     /// Which: 1 to 1,024 bytes
     key: String,
     /// How long to wait for somebody else's rebuild; 0: not at all [default: as long as the policy allows]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     wait: Option<Duration>,
     /// Why you ask
     #[arg(long, value_enum, default_value_t = Why::Miss)]
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = token())]
     min_fencing_token: i64,
     /// How long a lease you want [default: what the policy says]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     lease_ttl: Option<Duration>,
     /// A tag of the value, if known beforehand; may be repeated
     #[arg(long = "tag", value_name = "TAG")]

@@ -36,7 +36,7 @@ pub struct Server {
         global = true,
         value_name = "DURATION",
         default_value = "5s",
-        value_parser = humantime::parse_duration
+        value_parser = crate::config::read_duration
     )]
     pub timeout: Duration,
 }

@@ -47,10 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// How long to wait until every watcher has acknowledged it [default: do not wait]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     wait: Option<Duration>,
     /// How long the origin's replicas may lag: what is built meanwhile stays fresh no longer than that
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     settle: Option<Duration>,
 }
 

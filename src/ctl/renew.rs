@@ -7,7 +7,7 @@ use super::json::{self, Json};
 use super::output::Answer;
 use super::text::{self, BAD, GOOD, Page};
 use super::{duration, units, words};
-use crate::proto::{RenewLeaseRequest, RenewLeaseResponse};
+use crate::proto::{LostReason, RenewLeaseRequest, RenewLeaseResponse};
 
 const EXAMPLES: &str = concat!(
     "\x1b[1m\x1b[4mExamples:\x1b[0m\n",
@@ -27,7 +27,7 @@ pub struct Args {
     /// As in the grant
     lease_id: String,
     /// How long from now; cut to the policy and the longest hold [default: what the policy says]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     ttl: Option<Duration>,
 }
 
@@ -46,10 +46,11 @@ impl Args {
         let (mut page, exit) = if response.renewed {
             (Page::new(GOOD, "renewed", &subject), Exit::Yes)
         } else {
+            let goes_on = response.lost_reason == i32::from(LostReason::MaxHold);
             (
                 Page::new(
                     BAD,
-                    "lost",
+                    if goes_on { "not prolonged" } else { "lost" },
                     &format!("{subject}: {}", words::lost(response.lost_reason)),
                 ),
                 Exit::Refused,

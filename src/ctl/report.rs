@@ -77,22 +77,22 @@ pub struct Args {
         requires = "failed",
         // `requires` alone lets it pass beside an outcome that excludes --failed.
         conflicts_with_all = ["value", "value_file", "external", "not_found", "not_modified", "abandon"],
-        value_name = "DURATION", value_parser = humantime::parse_duration)]
+        value_name = "DURATION", value_parser = crate::config::read_duration)]
     retry_after: Option<Duration>,
     /// How long it is fresh; 0: do not store [default: what the policy says]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     fresh_ttl: Option<Duration>,
     /// From the end of freshness: served while one holder refreshes [default: what the policy says]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     stale_while_revalidate: Option<Duration>,
     /// From the end of freshness: served when the origin fails [default: what the policy says]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     stale_if_error: Option<Duration>,
     /// A tag of the value; may be repeated, replaces those it had
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// What the rebuild cost [default: from the grant to this report]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::read_duration)]
     cost: Option<Duration>,
     /// Only for those who wait now
     #[arg(long, conflicts_with = "external")]

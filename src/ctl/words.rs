@@ -68,7 +68,7 @@ pub fn lost(number: i32) -> &'static str {
         Ok(LostReason::Superseded) => "superseded: somebody else holds it",
         Ok(LostReason::Invalidated) => "invalidated: the work is futile",
         Ok(LostReason::Expired) => "expired: its time ran out and nobody holds it, a report may still be accepted",
-        Ok(LostReason::MaxHold) => "longest hold used up: it runs out at its ttl",
+        Ok(LostReason::MaxHold) => "longest hold used up: the lease goes on until its time is over",
         Ok(LostReason::Reported) => "reported already",
         Ok(LostReason::UnknownLease) => {
             "unknown lease: mistyped, forgotten, or granted by another replica in degraded mode"

@@ -65,7 +65,7 @@ fn remember_failures(policy: &Policy) -> Duration {
 /// Decides about a report. `policy` is that of the key's namespace.
 pub fn report(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> ReportDecision {
     if view.is_reported(report.lease) {
-        return ReportDecision::Repeat;
+        return repeated(view, report);
     }
     let Some(lease) = view.lease_of(report.lease) else {
         return ReportDecision::Refuse {
@@ -95,6 +95,22 @@ pub fn report(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> 
             draft: Box::new(ended.draft()),
             body: Body::Keep,
         },
+    }
+}
+
+/// The lease was reported before. Only the same outcome is that report again: another one comes too late, and to call it accepted would
+/// make its caller believe that its value is there.
+fn repeated(view: &View<'_>, report: &Report) -> ReportDecision {
+    let token = report.lease.token;
+    let built = matches!(report.outcome, Outcome::Built(_) | Outcome::NotModified);
+    let stored = view.entry.value.as_ref().is_some_and(|value| value.version == token);
+    // What was stored may have been dropped since.
+    if built == stored || (built && view.makes_old(token, &report.tags)) {
+        return ReportDecision::Repeat;
+    }
+    ReportDecision::Refuse {
+        rejection: Rejection::UnknownLease,
+        revoke: None,
     }
 }
 

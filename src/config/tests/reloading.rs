@@ -101,7 +101,7 @@ fn a_signal_needs_no_second_look() {
 }
 
 #[test]
-fn a_bad_version_leaves_the_old_policies_in_force_and_is_told_once() {
+fn a_bad_version_leaves_the_old_policies_in_force_and_is_told_once_and_to_whoever_asks() {
     let replica = start(ServeArgs::default());
     let mut reloader = replica.reloader();
     let bad = START.replace("beta = 2", "beta = 300\nmax_wait = \"1m\"");
@@ -116,7 +116,7 @@ fn a_bad_version_leaves_the_old_policies_in_force_and_is_told_once() {
     assert_eq!(error.to_string(), place);
     assert_eq!(*replica.policies.load().defaults, *replica.settings.policies.defaults);
     assert_eq!(reloader.step(text(&bad), Because::Timer), Step::Same);
-    assert_eq!(reloader.step(text(&bad), Because::Signal), Step::Same);
+    assert_eq!(reloader.step(text(&bad), Because::Signal), Step::Refused(error));
     reloader.step(text(START), Because::Timer);
     assert_eq!(reloader.step(text(START), Because::Timer), replaced(&[], &[]));
 }

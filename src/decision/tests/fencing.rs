@@ -179,8 +179,13 @@ fn a_repeated_report_gets_its_first_answer_again_whatever_it_said() {
         let first = room.report(&ended(lease, outcome.clone()));
         let after = room.entry.clone();
         assert_eq!(room.report(&ended(lease, outcome.clone())), first, "{outcome:?}");
-        // Nothing counts twice, not even a report that now says something else.
-        assert_eq!(room.report(&ended(lease, failed(secs(30)))), first, "{outcome:?}");
+        // Nothing counts twice, and a failure after a value is not that report again.
+        let then = if stores {
+            ReportAnswer::Rejected(Rejection::UnknownLease)
+        } else {
+            first.clone()
+        };
+        assert_eq!(room.report(&ended(lease, failed(secs(30)))), then, "{outcome:?}");
         assert_eq!(room.entry, after, "{outcome:?}");
         assert_eq!(first != no_value, stores, "{outcome:?}");
     }
@@ -220,5 +225,30 @@ fn a_repeated_report_promises_no_life_that_an_invalidation_has_taken() {
         };
         let told = (version, expiry.fresh_for, expiry.stale_for);
         assert_eq!(told, (lease.token, Duration::ZERO, stale_for), "{mode:?} {named:?}");
+    }
+}
+
+#[test]
+fn another_outcome_for_a_lease_that_was_reported_is_refused_and_the_same_is_answered_again() {
+    let outcomes = [
+        bytes(),
+        failed(secs(1)),
+        Outcome::Abandoned,
+        Outcome::Built(Content::NotFound),
+    ];
+    let is_built = |outcome: &Outcome| matches!(outcome, Outcome::Built(_));
+    for first in &outcomes {
+        for second in &outcomes {
+            let mut room = Room::new();
+            let lease = room.grant(&ask("first"));
+            assert_eq!(room.verdict(&ended(lease, first.clone())), "accepted");
+            let again = room.verdict(&ended(lease, second.clone()));
+            let expected = if is_built(first) == is_built(second) {
+                "accepted"
+            } else {
+                "unknown_lease"
+            };
+            assert_eq!(again, expected, "{first:?}, then {second:?}");
+        }
     }
 }
