@@ -20,6 +20,7 @@
 //! | how long a value lives | [`Planned`], [`Expiry`], [`Jitter`] |
 
 mod acquire;
+mod ask;
 mod backoff;
 mod draw;
 mod entry;
@@ -38,7 +39,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{Ask, Intent, TOKEN_AHEAD, acquire, facts, granted, instead, lease_length, tags_asked, trouble};
+pub use acquire::{acquire, facts, granted, instead, lease_length, trouble};
+pub use ask::{Ask, Intent, TOKEN_AHEAD, tags_asked};
 pub use backoff::fan;
 pub use draw::{Draw, Purpose};
 pub use entry::{
