@@ -92,6 +92,8 @@ impl Coordinator {
             },
             Decision::Answer(answer) => Ok(Acquired::at_once(answer, &loaded)),
             Decision::Wait(wait) => Ok(Acquired::at_once(wait.when_over, &loaded)),
+            // Nobody is given a lease by a replica that is about to leave.
+            Decision::Grant(_) if self.is_draining() => Err(Error::Draining),
             Decision::Grant(grant) if self.flights.get(key).is_some_and(|flight| flight.len() > 0) => {
                 Ok(Acquired::at_once(decision::instead(*grant, self.dice.draw()), &loaded))
             }

@@ -57,8 +57,10 @@ impl Coordinator {
             ReportDecision::Repeat => Ok(Ok(decision::accepted(&view, report.lease, policy))),
             ReportDecision::Refuse { rejection, revoke } => {
                 if let Some(draft) = revoke {
-                    // Whether it is this commit that takes the dead lease away or somebody else's does not matter.
-                    self.store.commit(Commit::new(key, loaded, *draft)).await?;
+                    // A renewal may have come in between: then the dead lease is still there, and is looked at again.
+                    if let Outcome::Conflict(now) = self.store.commit(Commit::new(key, loaded, *draft)).await? {
+                        return Ok(Err(now));
+                    }
                 }
                 Ok(Ok(ReportAnswer::Rejected(rejection)))
             }
