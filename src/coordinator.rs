@@ -295,6 +295,7 @@ impl Coordinator {
             above: Seq::NONE,
             guard: None,
             events: Vec::new(),
+            bytes_on_conflict: false,
         };
         match self.store.commit(commit).await {
             Ok(Outcome::Committed(_)) => {

@@ -23,7 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::decision::{Draft, Entry, Generations, Key, Mode, Seq, StoreTime, Tag, View};
-use crate::fanout::Feed;
+use crate::fanout::{Feed, Peers};
 pub use clock::Clock;
 pub use event::{Event, Target};
 
@@ -55,6 +55,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where this store tells what was committed: its log, and the rings for keys that somebody waits for.
     fn feed(&self) -> &Arc<Feed>;
+
+    /// What this replica saw of a key last, at a time that is not later than the store's: good for a commit that names its revision and
+    /// its generations, which the store checks; never for an answer. Without bytes. `None`: a load costs no trip, so do that.
+    fn recall(&self, _key: &Key) -> Option<Loaded> {
+        None
+    }
+
+    /// The watchers of the other replicas. `None`: there are no others.
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        None
+    }
 }
 
 /// What a load is for.
@@ -64,6 +75,15 @@ pub struct Want {
     pub bytes: bool,
     /// Somebody is parked: from this load on, each commit of the key rings.
     pub rings: bool,
+}
+
+/// Where something stands in the store's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// In which partition of it; 0 where there is one.
+    pub partition: u16,
+    /// Everything up to here; 0 where nothing was logged.
+    pub at: u64,
 }
 
 /// The store's compare-and-set stamp of an entry. It never leaves the server.
@@ -143,6 +163,8 @@ pub struct Commit {
     pub guard: Option<Guard>,
     /// Put into the log, in this order, with the commit.
     pub events: Vec<Event>,
+    /// A conflict brings the value's bytes too: the answer may be in it.
+    pub bytes_on_conflict: bool,
 }
 
 /// What becomes of the value's bytes.
@@ -178,6 +200,7 @@ impl Commit {
             above: Seq::NONE,
             guard: None,
             events: Vec::new(),
+            bytes_on_conflict: false,
         }
     }
 
@@ -209,8 +232,8 @@ pub struct Committed {
     pub number: Seq,
     /// The store's time of it.
     pub now: StoreTime,
-    /// Where the log stands with its events; 0 where there were none.
-    pub position: u64,
+    /// Where the log stands with its events; `at` is 0 where there were none.
+    pub place: Place,
 }
 
 /// An invalidation of everything with a tag, or of a whole namespace.
@@ -234,7 +257,7 @@ pub struct Invalidated {
     /// The store's time of it.
     pub now: StoreTime,
     /// Where its event stands in the log.
-    pub position: u64,
+    pub place: Place,
 }
 
 /// What a namespace holds.

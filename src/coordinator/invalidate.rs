@@ -6,7 +6,7 @@ use futures_util::{TryStreamExt, stream};
 
 use super::{Coordinator, Error, Invalidate, Invalidated, detach};
 use crate::decision::{self, Body, Key, LostReason, Policy, Seq, Tag};
-use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Snapshot, StoreError, Target, Want};
+use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Place, Snapshot, StoreError, Target, Want};
 
 /// Keys of one call that are under way at once.
 const AT_ONCE: usize = 64;
@@ -18,7 +18,7 @@ const NAMED: usize = 10;
 struct Done {
     target: Target,
     number: Seq,
-    position: u64,
+    place: Place,
     revoked: u32,
 }
 
@@ -39,15 +39,10 @@ impl Coordinator {
             reason = ?request.reason,
             "invalidated",
         );
-        let position = done.iter().map(|done| done.position).max().unwrap_or_default();
+        let places: Vec<Place> = done.iter().map(|done| done.place).collect();
         let barrier = self
             .hub
-            .barrier(
-                position,
-                &request.namespace,
-                &request.targets,
-                request.wait_for_watchers,
-            )
+            .barrier(&places, &request.namespace, &request.targets, request.wait_for_watchers)
             .await;
         Ok(Invalidated {
             leases_revoked: done.iter().map(|done| done.revoked).sum(),
@@ -111,7 +106,7 @@ impl Coordinator {
                     return Ok(Done {
                         target: Target::Key(key),
                         number: committed.number,
-                        position: committed.position,
+                        place: committed.place,
                         revoked: u32::from(lease.is_some()),
                     });
                 }
@@ -131,7 +126,7 @@ impl Coordinator {
         Ok(Done {
             target: tag.map_or(Target::Everything, Target::Tag),
             number: invalidated.number,
-            position: invalidated.position,
+            place: invalidated.place,
             revoked,
         })
     }

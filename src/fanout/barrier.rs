@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::hub::Hub;
 use super::watcher::{Reached, Watcher};
-use crate::store::Target;
+use crate::store::{Place, Target};
 
 /// `laggards` names no more.
 const LAGGARDS: usize = 10;
@@ -35,9 +35,10 @@ pub struct Barrier {
 }
 
 impl Hub {
-    /// Waits until every watcher that may have copies of `targets` has acknowledged `position`, or the time is over. A `wait` of
-    /// zero only counts. Ask once the event at `position` is in the log.
-    pub async fn barrier(&self, position: u64, namespace: &str, targets: &[Target], wait: Duration) -> Barrier {
+    /// Waits until every watcher that may have copies of `targets` has acknowledged `places`, or the time is over. A `wait` of
+    /// zero only counts. Ask once the events at these places are in the log.
+    pub async fn barrier(&self, places: &[Place], namespace: &str, targets: &[Target], wait: Duration) -> Barrier {
+        let position = places.iter().map(|place| place.at).max().unwrap_or_default();
         let watchers = self.covering(namespace, targets);
         if !wait.is_zero() {
             let all = async {

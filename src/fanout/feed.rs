@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use super::filter::Filter;
 use super::log::{Bounds, Gap, Log, Logged, Position};
 use crate::decision::{Key, Seq, StoreTime};
-use crate::store::Event;
+use crate::store::{Event, Place};
 
 /// An event with the stamp of its commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Where in the log of its partition it stands.
-    pub position: u64,
+    /// Where in the log it stands.
+    pub place: Place,
     /// Of the commit.
     pub number: Seq,
     /// Of the commit.
@@ -72,6 +72,10 @@ pub trait Listener: Send + Sync + 'static {
     fn logged(&self, record: &Record);
     /// The log cannot be continued: whoever follows it must start afresh.
     fn reset(&self, reason: ResetReason);
+    /// The store does not answer for a partition: what is decided until it does is decided here alone.
+    fn lost(&self, _partition: u16) {}
+    /// The store answers again for a partition that was lost.
+    fn regained(&self, _partition: u16) {}
 }
 
 /// A store's log and its rings.
@@ -87,8 +91,8 @@ pub struct Feed {
 /// What a commit put into the log, to be announced once the commit's locks are released.
 #[must_use = "listeners hear of it only when it is announced"]
 pub struct Appended {
-    /// The position of the last record; where the log stood if there is none.
-    pub position: u64,
+    /// The place of the last record; where the log stood if there is none.
+    pub place: Place,
     records: Vec<Arc<Logged>>,
 }
 
@@ -128,7 +132,10 @@ impl Feed {
         let wanted = |event: &Event| self.wants_refreshed() || !matches!(event, Event::Refreshed { .. });
         if !events.iter().any(wanted) {
             return Appended {
-                position: self.head(),
+                place: Place {
+                    partition: 0,
+                    at: self.head(),
+                },
                 records: Vec::new(),
             };
         }
@@ -136,15 +143,21 @@ impl Feed {
         let mut records = Vec::with_capacity(events.len());
         let mut log = self.log.write();
         for event in events {
-            records.extend(log.push(now, event, |position, event| Record {
-                position,
+            records.extend(log.push(now, event, |at_position, event| Record {
+                place: Place {
+                    partition: 0,
+                    at: at_position,
+                },
                 number,
                 at,
                 event,
             }));
         }
         Appended {
-            position: self.publish(&log),
+            place: Place {
+                partition: 0,
+                at: self.publish(&log),
+            },
             records,
         }
     }

@@ -73,7 +73,7 @@ impl Logged {
     pub fn position(&self) -> Position {
         Position {
             epoch: self.epoch,
-            at: self.record.position,
+            at: self.record.place.at,
         }
     }
 

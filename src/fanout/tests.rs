@@ -45,7 +45,7 @@ impl World {
             .feed
             .append(Seq(self.number.get()), StoreTime(1_000_000), vec![event]);
         self.feed.announce(&appended);
-        appended.position
+        appended.place.at
     }
 
     fn drop_key(&self, key: &str) -> u64 {

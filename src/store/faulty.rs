@@ -21,7 +21,9 @@ use parking_lot::Mutex;
 
 use self::chance::Chance;
 pub use self::chance::{Call, Fault, Faults};
-use super::{Answer, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Snapshot, Store, StoreError, Want};
+use super::{
+    Answer, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Snapshot, Store, StoreError, Want,
+};
 use crate::decision::{Key, StoreTime, Tag};
 use crate::fanout::{Feed, Listener, Record, ResetReason};
 
@@ -122,7 +124,7 @@ impl Faulty {
         let appended = self.feed.append(record.number, record.at, vec![record.event.clone()]);
         {
             let mut log = self.log.lock();
-            log.positions.insert(record.position, appended.position);
+            log.positions.insert(record.place.at, appended.place.at);
             if log.positions.len() > POSITIONS {
                 log.positions.pop_first();
             }
@@ -149,7 +151,7 @@ impl Faulty {
             return;
         }
         let appended = self.feed.append(committed.number, committed.now, refreshed);
-        committed.position = appended.position;
+        committed.place = appended.place;
         self.feed.announce(&appended);
     }
 }
@@ -165,7 +167,7 @@ impl Store for Faulty {
         Box::pin(self.carry(Call::Commit, async move {
             let mut outcome = self.inner.commit(commit).await?;
             if let Outcome::Committed(committed) = &mut outcome {
-                committed.position = self.position(committed.position);
+                committed.place.at = self.position(committed.place.at);
             }
             self.tell_refreshed(refreshed, &mut outcome);
             Ok(outcome)
@@ -176,7 +178,10 @@ impl Store for Faulty {
         Box::pin(self.carry(Call::Invalidate, async move {
             let invalidated = self.inner.invalidate(covering).await?;
             Ok(Invalidated {
-                position: self.position(invalidated.position),
+                place: Place {
+                    partition: 0,
+                    at: self.position(invalidated.place.at),
+                },
                 ..invalidated
             })
         }))

@@ -220,7 +220,7 @@ impl Memory {
         let appended = (!commit.events.is_empty()).then(|| self.feed.append(number, now, commit.events));
         let rings = shard.take_waited(&commit.key);
         drop(shard);
-        let position = appended.as_ref().map_or(0, |appended| appended.position);
+        let place = appended.as_ref().map(|appended| appended.place).unwrap_or_default();
         if let Some(appended) = appended {
             self.feed.announce(&appended);
         }
@@ -231,7 +231,7 @@ impl Memory {
             snapshot,
             number,
             now,
-            position,
+            place,
         }))
     }
 
@@ -304,7 +304,7 @@ impl Memory {
         Invalidated {
             number,
             now,
-            position: appended.position,
+            place: appended.place,
         }
     }
 

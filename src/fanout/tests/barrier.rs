@@ -14,9 +14,14 @@ fn apply(watching: &mut Watching) {
 
 const LONG: Duration = Duration::from_secs(60);
 
+/// A place in the log's one partition.
+fn at(at: u64) -> crate::store::Place {
+    crate::store::Place { partition: 0, at }
+}
+
 impl World {
     async fn barrier(&self, position: u64, wait: Duration) -> Barrier {
-        self.hub.barrier(position, "shop", &key("a"), wait).await
+        self.hub.barrier(&[at(position)], "shop", &key("a"), wait).await
     }
 }
 
@@ -99,7 +104,11 @@ async fn observers_and_those_whose_filter_leaves_it_out_do_not_count() {
     assert_eq!(world.barrier(position, LONG).await.watchers, 0);
     let tag = [Target::Tag("t".into())];
     assert_eq!(
-        world.hub.barrier(position, "shop", &tag, Duration::ZERO).await.watchers,
+        world
+            .hub
+            .barrier(&[at(position)], "shop", &tag, Duration::ZERO)
+            .await
+            .watchers,
         1
     );
     drop(prefixed);

@@ -63,7 +63,7 @@ fn invalidate(feed: &Feed, key: &str) -> u64 {
     };
     let appended = feed.append(Seq(9), StoreTime(1), vec![event]);
     feed.announce(&appended);
-    appended.position
+    appended.place.at
 }
 
 /// The next answer, which must be there now.
@@ -156,7 +156,12 @@ async fn an_acknowledgement_is_heard_while_nothing_is_sent() {
     let cursor = now(&mut call).expect("an event").cursor;
     let target = [Target::Key(Key::new("shop", "a"))];
     say(&client, ack(&cursor));
-    let barrier = hub.barrier(position, "shop", &target, Duration::from_secs(1));
+    let place = crate::store::Place {
+        partition: 0,
+        at: position,
+    };
+    let places = [place];
+    let barrier = hub.barrier(&places, "shop", &target, Duration::from_secs(1));
     let (barrier, sent) = tokio::join!(barrier, async { call.next().now_or_never() });
     assert!(sent.is_none() && barrier.confirmed);
 }

@@ -65,12 +65,12 @@ pub async fn the_log_has_the_events_of_the_commits_in_their_order(harness: &impl
             mode: Mode::Expire,
         };
         told.push((covered.number, covered.now, event));
-        assert!(done.position < covered.position, "{done:?} then {covered:?}");
+        assert!(done.place.at < covered.place.at, "{done:?} then {covered:?}");
         let there = || heard.records.lock().len() == told.len();
         assert!(eventually(harness, there).await, "{:?}", heard.records.lock());
-        let positions: Vec<u64> = heard.records.lock().iter().map(|record| record.position).collect();
-        assert!(positions.is_sorted() && positions.contains(&done.position));
-        assert_eq!(positions.last(), Some(&covered.position));
+        let positions: Vec<u64> = heard.records.lock().iter().map(|record| record.place.at).collect();
+        assert!(positions.is_sorted() && positions.contains(&done.place.at));
+        assert_eq!(positions.last(), Some(&covered.place.at));
     }
     let records = heard.records.lock();
     let heard: Vec<_> = records

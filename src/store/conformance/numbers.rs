@@ -75,7 +75,7 @@ pub async fn an_invalidation_of_an_absent_key_takes_a_number_and_leaves_no_entry
     let mut write = Commit::new(&key("a"), &loaded, kept_for(LONG));
     (write.draft, write.events) = (None, vec![event(&key("a"))]);
     let done = committed(store, write).await;
-    assert!(done.number > before && done.position > 0, "{done:?}");
+    assert!(done.number > before && done.place.at > 0, "{done:?}");
     assert_eq!(load(store, &key("a")).await.snapshot.revision, Revision::ABSENT);
 }
 

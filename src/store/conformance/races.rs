@@ -89,7 +89,7 @@ pub async fn the_log_has_the_order_of_commits_that_race(harness: &impl Harness) 
     }
     assert!(eventually(harness, || heard.records.lock().len() == told.len()).await);
     let mut records = heard.records.lock().clone();
-    records.sort_by_key(|record| record.position);
+    records.sort_by_key(|record| record.place.at);
     for event in [event(&key("a")), event(&key("b"))] {
         let numbers: Vec<Seq> = records
             .iter()
@@ -98,7 +98,7 @@ pub async fn the_log_has_the_order_of_commits_that_race(harness: &impl Harness) 
             .collect();
         assert!(numbers.is_sorted(), "{event:?}: {numbers:?}");
     }
-    let mut logged: Vec<(u64, Seq)> = records.iter().map(|record| (record.position, record.number)).collect();
+    let mut logged: Vec<(u64, Seq)> = records.iter().map(|record| (record.place.at, record.number)).collect();
     told.sort_unstable();
     logged.sort_unstable();
     assert_eq!(logged, told);
@@ -113,7 +113,7 @@ async fn tell(store: Arc<dyn Store>, racer: u64) -> Vec<(u64, Seq)> {
         let mut write = Commit::new(&shared, &loaded, marked(&loaded));
         write.events = vec![event(&shared)];
         if let Outcome::Committed(done) = commit(&store, write).await {
-            told.push((done.position, done.number));
+            told.push((done.place.at, done.number));
         }
         tokio::task::yield_now().await;
     }

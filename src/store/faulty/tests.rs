@@ -56,7 +56,7 @@ impl Listener for Heard {
         self.0.lock().0 += 1;
     }
     fn logged(&self, record: &Record) {
-        self.0.lock().1.push(record.position);
+        self.0.lock().1.push(record.place.at);
     }
     fn reset(&self, _: ResetReason) {
         self.0.lock().2 += 1;
@@ -175,11 +175,11 @@ async fn positions_are_those_of_its_own_log() {
     let Ok(Outcome::Committed(committed)) = write(&*faulty).await else {
         panic!("it commits")
     };
-    assert_eq!(heard.0.lock().1, [committed.position]);
+    assert_eq!(heard.0.lock().1, [committed.place.at]);
     let Ok(Outcome::Committed(inner)) = write(&*memory).await else {
         panic!("it commits")
     };
-    assert_eq!(heard.0.lock().1, [committed.position, inner.position + 1]);
+    assert_eq!(heard.0.lock().1, [committed.place.at, inner.place.at + 1]);
 }
 
 #[tokio::test(start_paused = true)]
