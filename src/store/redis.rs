@@ -1,4 +1,5 @@
 //! The store that replicas share, in Redis or Valkey.
 
 pub mod condition;
+pub mod keys;
 pub mod link;

@@ -68,6 +68,11 @@ impl Keys {
         self.of("w:", key)
     }
 
+    /// A name that never exists: to ask whether the partition could be written.
+    pub fn probe(&self) -> String {
+        format!("{}probe", self.base)
+    }
+
     fn of(&self, kind: &str, key: &Key) -> String {
         [&self.base, kind, key.text()].concat()
     }
@@ -89,7 +94,13 @@ mod tests {
     fn the_keys_of_a_partition_share_its_hash_tag() {
         let keys = Keys::new("drover", 3);
         let key = Key::new("shop", "a}b{c");
-        for name in [&keys.header, &keys.log, &keys.entry(&key), &keys.value(&key), &keys.waited(&key)] {
+        for name in [
+            &keys.header,
+            &keys.log,
+            &keys.entry(&key),
+            &keys.value(&key),
+            &keys.waited(&key),
+        ] {
             assert!(name.starts_with("{drover.3}:"), "{name}");
         }
         assert_eq!(keys.entry(&key), "{drover.3}:e:shop/a}b{c");
