@@ -16,8 +16,8 @@ mod template;
 mod tests;
 
 pub use entry::{Written, entry_template, read_entry};
-pub use event::{BEGAN, event_template, read_record};
-pub use template::{Slot, Template};
+pub use event::{BEGAN, WrittenRecord, event_template, read_record};
+pub use template::{Template, pack};
 
 /// The text can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
