@@ -100,7 +100,19 @@ impl Redis {
         cut.run_until_cancelled(all).await;
     }
 
-    /// What was met, counted.
+    /// Looks after every partition once; `run` does so again and again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] of the first that does not answer.
+    pub async fn look_after(&self) -> Result<(), StoreError> {
+        for partition in &self.shared.partitions {
+            tending::look(self, partition).await?;
+        }
+        Ok(())
+    }
+
+    /// The way to the servers.
     pub fn link(&self) -> &Arc<Link> {
         &self.shared.link
     }
