@@ -35,6 +35,7 @@ impl Parts {
         tasks.spawn(cut.clone().run_until_cancelled_owned(store.clone().sweep()));
         let limits = HubLimits {
             watchers: settings.limits.max_watchers,
+            ..HubLimits::default()
         };
         let hub = Hub::new(store.feed(), limits);
         let policies = Policies::new(settings.policies.clone());
