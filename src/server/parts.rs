@@ -61,6 +61,7 @@ impl Parts {
     ) -> Parts {
         let limits = HubLimits {
             watchers: settings.limits.max_watchers,
+            ..HubLimits::default()
         };
         let hub = Hub::new(store.feed(), limits);
         let policies = Policies::new(settings.policies.clone());
