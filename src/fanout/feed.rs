@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::filter::Filter;
@@ -97,6 +97,7 @@ pub struct Feed {
     heads: Box<[AtomicU64]>,
     turn: AtomicU64,
     wants_refreshed: AtomicBool,
+    wants: watch::Sender<bool>,
     /// Until when a remote log is known to be current, in microseconds since `birth`.
     current_until: AtomicU64,
     birth: Instant,
@@ -142,6 +143,7 @@ impl Feed {
             turn: AtomicU64::new(logs.turn()),
             logs: RwLock::new(logs),
             wants_refreshed: AtomicBool::new(false),
+            wants: watch::Sender::new(false),
             current_until: AtomicU64::new(0),
             birth: Instant::now(),
             remote,
@@ -163,6 +165,11 @@ impl Feed {
     /// it replaces then lives out its own life.
     pub fn takes_refreshed(&self) -> bool {
         self.remote || self.wants_refreshed.load(Ordering::Acquire)
+    }
+
+    /// Changes as [`Feed::wants_refreshed`] does, as far as that was noticed.
+    pub fn wants(&self) -> watch::Receiver<bool> {
+        self.wants.subscribe()
     }
 
     /// Whether somebody reads `Refreshed` events at this replica, or did in the last five minutes.
@@ -328,7 +335,11 @@ impl Feed {
             shown.store(head, Ordering::Release);
         }
         self.turn.store(logs.turn(), Ordering::Release);
-        self.wants_refreshed.store(logs.wants_refreshed(), Ordering::Release);
+        let wants = logs.wants_refreshed();
+        if self.wants_refreshed.load(Ordering::Acquire) != wants {
+            self.wants_refreshed.store(wants, Ordering::Release);
+            self.wants.send_replace(wants);
+        }
         self.current_until.store(self.until(logs), Ordering::Release);
     }
 
