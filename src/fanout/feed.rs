@@ -97,7 +97,8 @@ pub struct Feed {
     heads: Box<[AtomicU64]>,
     turn: AtomicU64,
     wants_refreshed: AtomicBool,
-    wants: watch::Sender<bool>,
+    /// The same, for who waits for a change of it.
+    wanting: watch::Sender<bool>,
     /// Until when a remote log is known to be current, in microseconds since `birth`.
     current_until: AtomicU64,
     birth: Instant,
@@ -143,7 +144,7 @@ impl Feed {
             turn: AtomicU64::new(logs.turn()),
             logs: RwLock::new(logs),
             wants_refreshed: AtomicBool::new(false),
-            wants: watch::Sender::new(false),
+            wanting: watch::Sender::new(false),
             current_until: AtomicU64::new(0),
             birth: Instant::now(),
             remote,
@@ -169,7 +170,7 @@ impl Feed {
 
     /// Changes as [`Feed::wants_refreshed`] does, as far as that was noticed.
     pub fn wants(&self) -> watch::Receiver<bool> {
-        self.wants.subscribe()
+        self.wanting.subscribe()
     }
 
     /// Whether somebody reads `Refreshed` events at this replica, or did in the last five minutes.
@@ -338,7 +339,7 @@ impl Feed {
         let wants = logs.wants_refreshed();
         if self.wants_refreshed.load(Ordering::Acquire) != wants {
             self.wants_refreshed.store(wants, Ordering::Release);
-            self.wants.send_replace(wants);
+            self.wanting.send_replace(wants);
         }
         self.current_until.store(self.until(logs), Ordering::Release);
     }

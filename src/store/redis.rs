@@ -19,6 +19,7 @@
 //!
 //! *Why not a lock with a token and a counter*: a counter that is lost starts again, and a lock does not know what was invalidated.
 
+mod board;
 mod codec;
 pub mod condition;
 mod gather;
@@ -56,6 +57,8 @@ use crate::fanout::{Feed, Peers};
 const REFRESHED: usize = 65_536;
 /// Wake-ups: who has not read one before a thousand others came loads once a second in any case.
 const RINGS: usize = 1_000;
+/// An expiry is not later than this, µs: the year 2112.
+const FOR_EVER: u64 = 1 << 52;
 /// A page of the leases.
 const PAGE: usize = 500;
 
@@ -73,7 +76,7 @@ impl Redis {
     pub fn new(link: Arc<Link>, prefix: &str, tasks: &TaskTracker) -> Arc<Redis> {
         let feed = Feed::remote(link.partitions());
         let shared = Arc::new(Shared::new(link, prefix));
-        let board = Arc::new(tending::RedisBoard::new(shared.clone()));
+        let board = Arc::new(board::RedisBoard::new(shared.clone()));
         Arc::new(Redis {
             begun: tail::Begun::new(shared.partitions.len()),
             gather: Gather::new(tasks.clone()),
@@ -88,6 +91,8 @@ impl Redis {
         let partitions = 0..self.shared.partitions.len();
         let tails = partitions.map(|number| tail::follow(self.clone(), number));
         let all = async {
+            // Before the first log is read, so that its watchers need not wait for a second look at it.
+            self.peers.register_first().await;
             tokio::join!(
                 futures_util::future::join_all(tails),
                 tending::tend(self.clone()),
@@ -98,7 +103,19 @@ impl Redis {
         cut.run_until_cancelled(all).await;
     }
 
-    /// What was met, counted.
+    /// Looks after every partition once; `run` does so again and again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] of the first that does not answer.
+    pub async fn look_after(&self) -> Result<(), StoreError> {
+        for partition in &self.shared.partitions {
+            tending::look(self, partition).await?;
+        }
+        Ok(())
+    }
+
+    /// The way to the servers.
     pub fn link(&self) -> &Arc<Link> {
         &self.shared.link
     }
@@ -107,9 +124,14 @@ impl Redis {
         let shared = &self.shared;
         let partition = shared.partition(commit.key.text());
         let names = partition.commit_names(&commit.key);
-        let had_lease = shared.seen.get(&commit.key).is_some_and(|sight| sight.snapshot.entry.lease.is_some());
+        let had_lease = shared
+            .seen
+            .get(&commit.key)
+            .is_some_and(|sight| sight.snapshot.entry.lease.is_some());
         let args = commit_args(&commit, partition.high(), had_lease);
-        let reply = shared.ask(partition, &shared.scripts.commit, &refs(&names), &args, true).await?;
+        let reply = shared
+            .ask(partition, &shared.scripts.commit, &refs(&names), &args, true)
+            .await?;
         match reply {
             Reply::Is(words) => {
                 let loaded = shared.read_loaded(&commit.key, words, commit.bytes_on_conflict)?;
@@ -124,11 +146,23 @@ impl Redis {
                 let at = words.number()?;
                 shared.told(partition, now);
                 partition.saw(number);
+                for event in &commit.events {
+                    if let Event::Invalidated {
+                        namespace,
+                        target,
+                        mode,
+                    } = event
+                    {
+                        partition.heard(namespace, target, *mode, number);
+                    }
+                }
                 let committed = written(commit, Stamp { now, number }, revision, partition.place(at));
                 shared.seen.wrote(&committed.snapshot);
                 Ok(Outcome::Committed(committed))
             }
-            Reply::Closed(_) => Err(StoreError::Unavailable("its primary changes faster than calls can follow".to_owned())),
+            Reply::Closed(_) => Err(StoreError::Unavailable(
+                "its primary changes faster than calls can follow".to_owned(),
+            )),
         }
     }
 
@@ -151,9 +185,15 @@ impl Redis {
             settle: micros(covering.settle),
             event,
         };
-        let others = self.shared.partitions.iter().filter(|partition| partition.number != home);
+        let others = self
+            .shared
+            .partitions
+            .iter()
+            .filter(|partition| partition.number != home);
         let elsewhere = try_join_all(others.map(|partition| self.invalidate_in(partition, covered(&[])))).await?;
-        let done = self.invalidate_in(&self.shared.partitions[usize::from(home)], covered(&event)).await?;
+        let done = self
+            .invalidate_in(&self.shared.partitions[usize::from(home)], covered(&event))
+            .await?;
         for (number, invalidated) in elsewhere.iter().chain([&done]) {
             let partition = &self.shared.partitions[usize::from(*number)];
             partition.heard(&covering.namespace, &target, covering.mode, invalidated.number);
@@ -168,7 +208,10 @@ impl Redis {
     ) -> Result<(u16, Invalidated), StoreError> {
         let args = invalidate_args(&covered, partition.high(), None);
         let script = &self.shared.scripts.invalidate;
-        let reply = self.shared.ask(partition, script, &partition.invalidate_names(), &args, true).await?;
+        let reply = self
+            .shared
+            .ask(partition, script, &partition.invalidate_names(), &args, true)
+            .await?;
         let mut words = reply.ok()?;
         let (number, now) = (Seq(words.number()?), words.time()?);
         partition.saw(number);
@@ -194,7 +237,10 @@ impl Redis {
                     PAGE.to_string().into_bytes(),
                 ];
                 let names = [&*partition.keys.header, &*partition.keys.leases];
-                let reply = self.shared.ask(partition, &self.shared.scripts.leases, &names, &args, false).await?;
+                let reply = self
+                    .shared
+                    .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                    .await?;
                 let mut words = reply.ok()?;
                 let now = words.time()?;
                 let looked_at = words.number()? as usize;
@@ -235,13 +281,18 @@ impl Redis {
 
     async fn time(&self) -> Result<StoreTime, StoreError> {
         if let Some(number) = self.begun.waits_for() {
-            return Err(StoreError::Unavailable(format!("the log of partition {number} has not been read yet")));
+            return Err(StoreError::Unavailable(format!(
+                "the log of partition {number} has not been read yet"
+            )));
         }
         let mut latest = StoreTime::ZERO;
         for partition in &self.shared.partitions {
             let args = [Vec::new(), Vec::new(), b"0".to_vec(), b"0".to_vec()];
             let names = [&*partition.keys.header, &*partition.keys.leases];
-            let reply = self.shared.ask(partition, &self.shared.scripts.leases, &names, &args, false).await?;
+            let reply = self
+                .shared
+                .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                .await?;
             latest = latest.max(reply.ok()?.time()?);
         }
         Ok(latest)
@@ -286,6 +337,8 @@ fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> {
     let bound = |time: StoreTime, none: StoreTime| if time == none { Vec::new() } else { text(time.0) };
     let leased = commit.draft.as_ref().is_some_and(|draft| draft.lease.is_some());
     let (kept_for, kept_until) = commit.draft.as_ref().map_or((0, StoreTime::ZERO), Draft::kept);
+    // Redis takes no expiry beyond what it can count in; nothing is meant to live that long.
+    let (kept_for, kept_until) = (kept_for.min(FOR_EVER), kept_until.min(StoreTime(FOR_EVER)));
     let bytes = match &commit.bytes {
         NewBytes::Put(bytes) => bytes.to_vec(),
         NewBytes::Keep | NewBytes::Clear => Vec::new(),
@@ -304,7 +357,6 @@ fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> {
         bytes,
         text(kept_for),
         text(kept_until.0),
-        Vec::new(),
         text(LOG as u64),
         text(REFRESHED as u64),
         text(RINGS as u64),
@@ -390,15 +442,18 @@ async fn load_once(shared: Arc<Shared>, key: Key, tags: Vec<Tag>, want: Want) ->
     };
     let names = partition.load_names(&key);
     let args = load_args(&key, &tags, flags);
-    match shared.ask(partition, &shared.scripts.load, &refs(&names), &args, false).await? {
+    match shared
+        .ask(partition, &shared.scripts.load, &refs(&names), &args, false)
+        .await?
+    {
         Reply::Is(words) => {
             let loaded = shared.read_loaded(&key, words, want.bytes)?;
             shared.told(partition, loaded.now);
             shared.seen.saw(&loaded.snapshot, &loaded.generations);
             Ok(loaded)
         }
-        Reply::Ok(_) | Reply::Closed(_) => {
-            Err(StoreError::Unavailable("its primary changes faster than calls can follow".to_owned()))
-        }
+        Reply::Ok(_) | Reply::Closed(_) => Err(StoreError::Unavailable(
+            "its primary changes faster than calls can follow".to_owned(),
+        )),
     }
 }

@@ -65,9 +65,9 @@ impl Gather {
                 };
                 load(key.clone(), tags.to_vec(), want).await
             }
-            Some(waiting) => waiting.await.unwrap_or_else(|_| {
-                Err(StoreError::Unavailable("the replica is stopping".to_owned()))
-            }),
+            Some(waiting) => waiting
+                .await
+                .unwrap_or_else(|_| Err(StoreError::Unavailable("the replica is stopping".to_owned()))),
         }
     }
 

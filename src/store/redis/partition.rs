@@ -82,7 +82,8 @@ impl Partition {
 
     /// `true`: it was another before.
     pub fn enter(&self, epoch: u64) -> bool {
-        self.epoch.send_if_modified(|known| std::mem::replace(known, epoch) != epoch)
+        self.epoch
+            .send_if_modified(|known| std::mem::replace(known, epoch) != epoch)
     }
 
     /// Numbers that are taken from now on must exceed this.
@@ -129,6 +130,10 @@ impl Partition {
     pub fn recent(&self) -> Vec<Recent> {
         let now = Instant::now();
         let recent = self.recent.lock();
-        recent.iter().filter(|one| one.heard + REMEMBER >= now).cloned().collect()
+        recent
+            .iter()
+            .filter(|one| one.heard + REMEMBER >= now)
+            .cloned()
+            .collect()
     }
 }

@@ -135,7 +135,10 @@ fn read_generation(text: &[u8]) -> Option<Generation> {
     };
     Some(Generation {
         dropped: Seq(*dropped),
-        expired: pairs.iter().map(|[number, at]| (Seq(*number), StoreTime(*at))).collect(),
+        expired: pairs
+            .iter()
+            .map(|[number, at]| (Seq(*number), StoreTime(*at)))
+            .collect(),
         settle_until: StoreTime(*settle_until),
     })
 }
@@ -171,7 +174,12 @@ mod tests {
     use super::*;
 
     fn words(texts: &[&str]) -> Value {
-        Value::Array(texts.iter().map(|text| Value::BulkString(text.as_bytes().to_vec())).collect())
+        Value::Array(
+            texts
+                .iter()
+                .map(|text| Value::BulkString(text.as_bytes().to_vec()))
+                .collect(),
+        )
     }
 
     #[test]
@@ -179,7 +187,10 @@ mod tests {
         let generation = read_generation(b"30 10 500 20 200 30 300").expect("one");
         assert_eq!(generation.dropped, Seq(10));
         assert_eq!(generation.settle_until, StoreTime(500));
-        assert_eq!(generation.expired, [(Seq(20), StoreTime(200)), (Seq(30), StoreTime(300))]);
+        assert_eq!(
+            generation.expired,
+            [(Seq(20), StoreTime(200)), (Seq(30), StoreTime(300))]
+        );
         assert_eq!(generation.newest(), Seq(30));
     }
 
@@ -205,7 +216,13 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_shape_is_an_error_and_no_panic() {
-        for value in [Value::Nil, Value::Int(3), words(&[]), words(&["what"]), words(&["epoch", "x"])] {
+        for value in [
+            Value::Nil,
+            Value::Int(3),
+            words(&[]),
+            words(&["what"]),
+            words(&["epoch", "x"]),
+        ] {
             assert!(Reply::read(value).is_err());
         }
     }

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use ::redis::Value;
 use futures_util::{StreamExt, stream};
 
 use super::codec::{Unreadable, entry_template, read_entry};
@@ -90,7 +89,9 @@ impl Shared {
                 reply => return Ok(reply),
             }
         }
-        Err(StoreError::Unavailable("its primary changes faster than calls can follow".to_owned()))
+        Err(StoreError::Unavailable(
+            "its primary changes faster than calls can follow".to_owned(),
+        ))
     }
 
     async fn see_to(&self, partition: &Partition, closed: Closed) -> Result<(), StoreError> {
@@ -100,12 +101,14 @@ impl Shared {
             Closed::Primary => self.take_over(partition).await,
             Closed::Epoch(epoch) => self.follow(partition, epoch).await,
             Closed::Replica => {
-                conditions.met(Condition::ReadOnly);
+                conditions.count(Condition::ReadOnly);
                 self.link.distrust(partition.number);
-                Err(StoreError::Unavailable("the server is a replica; looking for the primary".to_owned()))
+                Err(StoreError::Unavailable(
+                    "the server is a replica; looking for the primary".to_owned(),
+                ))
             }
             Closed::CutOff => {
-                conditions.met(Condition::CutOff);
+                conditions.count(Condition::CutOff);
                 self.link.distrust(partition.number);
                 Err(StoreError::Unavailable(
                     "the primary sees fewer replicas than min-replicas-to-write asks for: it may be cut off".to_owned(),
@@ -127,14 +130,20 @@ impl Shared {
         ];
         let id = rand::random::<u64>().to_be_bytes().to_vec();
         let args = [id, partition.high().0.to_string().into_bytes()];
-        let reply = self.link.call(partition.number, &self.scripts.found, &names, &args, true).await?;
+        let reply = self
+            .link
+            .call(partition.number, &self.scripts.found, &names, &args, true)
+            .await?;
         let Reply::Ok(mut words) = Reply::read(reply)? else {
             return self.refused_as_replica(partition);
         };
         let epoch = words.number()?;
         if partition.epoch() != 0 && partition.epoch() != epoch {
-            self.link.conditions().met(Condition::DataLost);
-            tracing::warn!(partition = partition.number, "the store has lost its data; the log begins anew");
+            self.link.conditions().count(Condition::DataLost);
+            tracing::warn!(
+                partition = partition.number,
+                "the store has lost its data; the log begins anew"
+            );
         }
         self.enter(partition, epoch);
         Ok(())
@@ -142,7 +151,9 @@ impl Shared {
 
     fn refused_as_replica(&self, partition: &Partition) -> Result<(), StoreError> {
         self.link.distrust(partition.number);
-        Err(StoreError::Unavailable("the server is a replica; looking for the primary".to_owned()))
+        Err(StoreError::Unavailable(
+            "the server is a replica; looking for the primary".to_owned(),
+        ))
     }
 
     /// Another primary than before: it may lack the last writes of the one before it.
@@ -152,15 +163,25 @@ impl Shared {
         if partition.epoch() != before {
             return Ok(());
         }
-        self.link.conditions().met(Condition::NewPrimary);
+        self.link.conditions().count(Condition::NewPrimary);
         self.restore(partition).await?;
-        let args = [partition.known().into_bytes(), partition.high().0.to_string().into_bytes()];
+        let args = [
+            partition.known().into_bytes(),
+            partition.high().0.to_string().into_bytes(),
+        ];
         let names = [&*partition.keys.header];
-        let reply = self.link.call(partition.number, &self.scripts.adopt, &names, &args, true).await?;
+        let reply = self
+            .link
+            .call(partition.number, &self.scripts.adopt, &names, &args, true)
+            .await?;
         match Reply::read(reply)? {
             Reply::Ok(mut words) => {
                 let epoch = words.number()?;
-                tracing::warn!(partition = partition.number, epoch, "another primary was taken over; the log begins anew");
+                tracing::warn!(
+                    partition = partition.number,
+                    epoch,
+                    "another primary was taken over; the log begins anew"
+                );
                 self.enter(partition, epoch);
                 Ok(())
             }
@@ -209,16 +230,23 @@ impl Shared {
             event: &[],
         };
         let args = invalidate_args(&covered, partition.high(), Some(recent.number));
-        self.taking_over(partition, &self.scripts.invalidate, &partition.invalidate_names(), &args)
-            .await
-            .map(drop)
+        self.taking_over(
+            partition,
+            &self.scripts.invalidate,
+            &partition.invalidate_names(),
+            &args,
+        )
+        .await
+        .map(drop)
     }
 
     async fn restore_key(&self, partition: &Partition, key: &Key, mode: Mode, number: Seq) -> Result<(), StoreError> {
         let names = partition.load_names(key);
         let args = load_args(key, &[], "");
         for _ in 0..TRIES {
-            let reply = self.taking_over(partition, &self.scripts.load, &refs(&names), &args).await?;
+            let reply = self
+                .taking_over(partition, &self.scripts.load, &refs(&names), &args)
+                .await?;
             let Reply::Is(words) = reply else {
                 return Ok(());
             };
@@ -232,7 +260,10 @@ impl Shared {
             }
             let args = super::commit_args(&commit, partition.high(), true);
             let names = partition.commit_names(key);
-            if let Reply::Ok(_) = self.taking_over(partition, &self.scripts.commit, &refs(&names), &args).await? {
+            if let Reply::Ok(_) = self
+                .taking_over(partition, &self.scripts.commit, &refs(&names), &args)
+                .await?
+            {
                 return Ok(());
             }
         }
@@ -247,19 +278,26 @@ impl Shared {
         keys: &[&str],
         args: &[Vec<u8>],
     ) -> Result<Reply, StoreError> {
-        let args: Vec<Vec<u8>> = std::iter::once(TAKING_OVER.as_bytes().to_vec()).chain(args.iter().cloned()).collect();
+        let args: Vec<Vec<u8>> = std::iter::once(TAKING_OVER.as_bytes().to_vec())
+            .chain(args.iter().cloned())
+            .collect();
         Reply::read(self.link.call(partition.number, script, keys, &args, true).await?)
     }
 
     /// Takes note of the store's time.
     pub fn told(&self, partition: &Partition, now: StoreTime) {
         if !partition.told(now) {
-            self.link.conditions().met(Condition::ClockBack);
+            self.link.conditions().count(Condition::ClockBack);
         }
     }
 
     /// Reads an answer of `current`, from its second word on.
-    pub fn read_loaded(&self, key: &Key, mut words: super::reply::Words, wants_bytes: bool) -> Result<Loaded, StoreError> {
+    pub fn read_loaded(
+        &self,
+        key: &Key,
+        mut words: super::reply::Words,
+        wants_bytes: bool,
+    ) -> Result<Loaded, StoreError> {
         let now = words.time()?;
         let floor = Seq(words.number()?);
         let wrong_type = words.bytes()? == b"w";
@@ -267,8 +305,11 @@ impl Shared {
         let bytes = words.maybe()?.map(shared);
         let generations = words.generations(floor)?;
         if wrong_type {
-            self.link.conditions().met(Condition::WrongType);
-            tracing::warn!(?key, "a key of drover's holds another type; it counts as missing and will be overwritten");
+            self.link.conditions().count(Condition::WrongType);
+            tracing::warn!(
+                ?key,
+                "a key of drover's holds another type; it counts as missing and will be overwritten"
+            );
         }
         let snapshot = match written {
             None => Snapshot::absent(key),
@@ -283,7 +324,7 @@ impl Shared {
 
     /// An entry that can't be read counts as an empty one, which the next commit replaces; one of a newer release does not, since that
     /// release may still be running.
-    fn read_snapshot(
+    pub fn read_snapshot(
         &self,
         key: &Key,
         text: &[u8],
@@ -292,19 +333,24 @@ impl Shared {
     ) -> Result<Snapshot, StoreError> {
         let conditions = self.link.conditions();
         let Some(written) = read_entry(text) else {
-            conditions.met(Condition::UnreadableEntry);
+            conditions.count(Condition::UnreadableEntry);
             return Ok(Snapshot::absent(key));
         };
         let mut entry = match written.entry {
             Ok(entry) => entry,
             Err(Unreadable::Damaged) => {
-                conditions.met(Condition::UnreadableEntry);
-                tracing::warn!(?key, "an entry can't be read; it counts as empty and will be overwritten");
+                conditions.count(Condition::UnreadableEntry);
+                tracing::warn!(
+                    ?key,
+                    "an entry can't be read; it counts as empty and will be overwritten"
+                );
                 Entry::default()
             }
             Err(error @ Unreadable::Newer(_)) => {
-                conditions.met(Condition::UnreadableEntry);
-                return Err(StoreError::Unavailable(format!("the entry of {key:?} can't be read: {error}")));
+                conditions.count(Condition::UnreadableEntry);
+                return Err(StoreError::Unavailable(format!(
+                    "the entry of {key:?} can't be read: {error}"
+                )));
             }
         };
         let mut bytes = bytes;
@@ -315,10 +361,8 @@ impl Shared {
             });
             if size.is_some() && bytes.as_ref().map(|bytes| bytes.len()) != size {
                 // Evicted by a server that is told to evict what it likes.
-                conditions.met(Condition::ValueLost);
+                conditions.count(Condition::ValueLost);
                 entry.value = None;
-            }
-            if size.is_none() || entry.value.is_none() {
                 bytes = None;
             }
         }
@@ -374,7 +418,12 @@ impl Partition {
     }
 
     pub fn invalidate_names(&self) -> [&str; 4] {
-        [&self.keys.header, &self.keys.generations, &self.keys.ages, &self.keys.log]
+        [
+            &self.keys.header,
+            &self.keys.generations,
+            &self.keys.ages,
+            &self.keys.log,
+        ]
     }
 }
 

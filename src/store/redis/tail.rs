@@ -49,7 +49,9 @@ impl Begun {
 
     fn has(&self, partition: u16) {
         self.0.send_if_modified(|begun| {
-            begun.get_mut(usize::from(partition)).is_some_and(|begun| !std::mem::replace(begun, true))
+            begun
+                .get_mut(usize::from(partition))
+                .is_some_and(|begun| !std::mem::replace(begun, true))
         });
     }
 }
@@ -116,7 +118,7 @@ impl Tail<'_> {
                         let (found, _) = self.read(&mut connection, None).await?;
                         if !self.take(found) {
                             // Records have gone that this replica has not read.
-                            self.store.shared.link.conditions().met(Condition::LogGap);
+                            self.store.shared.link.conditions().count(Condition::LogGap);
                             let state = tending::look(self.store, self.partition).await?;
                             self.begin(&mut connection, &state).await?;
                         }
@@ -169,7 +171,9 @@ impl Tail<'_> {
             read.arg("BLOCK").arg(block.as_millis() as u64);
         }
         read.arg("STREAMS").arg(&keys.log).arg(&keys.refreshed).arg(&keys.rings);
-        read.arg(format!("{}-0", at.main)).arg(format!("{}-0", at.refreshed)).arg(&at.ring);
+        read.arg(format!("{}-0", at.main))
+            .arg(format!("{}-0", at.refreshed))
+            .arg(&at.ring);
         let reply = connection.run(&read, block.unwrap_or_default() + GRACE).await?;
         let (mut found, mut rings) = (Vec::new(), Vec::new());
         for (name, records) in streams(reply) {
@@ -310,8 +314,12 @@ fn read_found(id: &str, fields: &Value, refreshed: bool) -> Result<Found, StoreE
             refreshed,
             record,
         }),
-        (_, Err(error)) => Err(StoreError::Unavailable(format!("record {id} of the log can't be read: {error}"))),
-        (None, _) => Err(StoreError::Unavailable(format!("the log has a record with the id {id}, which drover did not write"))),
+        (_, Err(error)) => Err(StoreError::Unavailable(format!(
+            "record {id} of the log can't be read: {error}"
+        ))),
+        (None, _) => Err(StoreError::Unavailable(format!(
+            "the log has a record with the id {id}, which drover did not write"
+        ))),
     }
 }
 
@@ -322,11 +330,16 @@ fn streams(reply: Value) -> Vec<(Vec<u8>, Vec<(String, Value)>)> {
         _ => None,
     };
     match reply {
-        Value::Map(pairs) => pairs.into_iter().filter_map(|(name, value)| named(name, value)).collect(),
+        Value::Map(pairs) => pairs
+            .into_iter()
+            .filter_map(|(name, value)| named(name, value))
+            .collect(),
         Value::Array(pairs) => pairs
             .into_iter()
             .filter_map(|pair| match pair {
-                Value::Array(pair) => <[Value; 2]>::try_from(pair).ok().and_then(|[name, value]| named(name, value)),
+                Value::Array(pair) => <[Value; 2]>::try_from(pair)
+                    .ok()
+                    .and_then(|[name, value]| named(name, value)),
                 _ => None,
             })
             .collect(),

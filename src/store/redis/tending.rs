@@ -53,10 +53,18 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
     ];
     let text = |number: u64| number.to_string().into_bytes();
     let args = [
-        if store.feed.wants_refreshed() { b"w".to_vec() } else { Vec::new() },
+        if store.feed.wants_refreshed() {
+            b"w".to_vec()
+        } else {
+            Vec::new()
+        },
         text(micros(RECORDED)),
         text(micros(KEPT)),
-        shared.link.min_replicas(partition.number).map(|count| text(u64::from(count))).unwrap_or_default(),
+        shared
+            .link
+            .min_replicas(partition.number)
+            .map(|count| text(u64::from(count)))
+            .unwrap_or_default(),
         BEGAN.to_vec(),
         text(REFRESHED as u64),
     ];
@@ -123,22 +131,25 @@ pub async fn count_entries(shared: &Shared) -> Result<HashMap<String, u64>, Stor
     Ok(counts)
 }
 
-async fn count_in(
-    shared: &Shared,
-    partition: &Partition,
-    counts: &mut HashMap<String, u64>,
-) -> Result<(), StoreError> {
+async fn count_in(shared: &Shared, partition: &Partition, counts: &mut HashMap<String, u64>) -> Result<(), StoreError> {
     let entries = partition.keys.entries();
     let most = COUNTED / shared.partitions.len();
     let mut found: HashMap<String, u64> = HashMap::new();
     let (mut cursor, mut looked_at) = ("0".to_owned(), 0);
     loop {
         let mut scan = cmd("SCAN");
-        scan.arg(&cursor).arg("MATCH").arg(format!("{}*", glob(&entries))).arg("COUNT").arg(SCAN);
+        scan.arg(&cursor)
+            .arg("MATCH")
+            .arg(format!("{}*", glob(&entries)))
+            .arg("COUNT")
+            .arg(SCAN);
         let (next, names) = scanned(shared.link.cold(partition.number, scan).await?)?;
         looked_at += SCAN;
         for name in names {
-            let namespace = name.strip_prefix(&entries).and_then(|name| name.split_once('/')).map(|(namespace, _)| namespace);
+            let namespace = name
+                .strip_prefix(&entries)
+                .and_then(|name| name.split_once('/'))
+                .map(|(namespace, _)| namespace);
             *found.entry(namespace.unwrap_or_default().to_owned()).or_default() += 1;
         }
         cursor = next;
@@ -182,9 +193,10 @@ fn scanned(reply: Value) -> Result<(String, Vec<String>), StoreError> {
         return Err(odd());
     };
     match <[Value; 2]>::try_from(parts) {
-        Ok([cursor, Value::Array(names)]) => {
-            Ok((text(cursor).ok_or_else(odd)?, names.into_iter().filter_map(text).collect()))
-        }
+        Ok([cursor, Value::Array(names)]) => Ok((
+            text(cursor).ok_or_else(odd)?,
+            names.into_iter().filter_map(text).collect(),
+        )),
         _ => Err(odd()),
     }
 }

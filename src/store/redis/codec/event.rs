@@ -12,9 +12,9 @@
 
 use std::num::NonZeroU64;
 
+use super::Unreadable;
 use super::reader::Reader;
 use super::template::Template;
-use super::Unreadable;
 use crate::decision::{Key, LeaseId, LostReason, Mode, Seq, StoreTime, When};
 use crate::store::{Event, Target};
 

@@ -51,9 +51,10 @@ for _ = 1, tonumber(ARGV[17]) do
     logged = h.p
   end
 end
-if has('d') then
+local gone = math.max(now + tonumber(ARGV[12]), tonumber(ARGV[13]))
+if has('d') and gone > now then
   local facts = stamped(at, number)
-  local gone = text(math.ceil(math.max(now + tonumber(ARGV[12]), tonumber(ARGV[13])) / 1000) + 1)
+  gone = text(math.ceil(gone / 1000))
   redis.call('SET', KEYS[2], string.sub(facts, 1, 1) .. struct.pack('>I8', after) .. h.id .. string.sub(facts, 2), 'PXAT', gone)
   if has('p') then
     redis.call('SET', KEYS[3], ARGV[11], 'PXAT', gone)
