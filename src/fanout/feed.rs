@@ -168,15 +168,15 @@ impl Feed {
         self.remote || self.wants_refreshed.load(Ordering::Acquire)
     }
 
+    /// Changes as [`Feed::wants_refreshed`] does, as far as that was noticed.
+    pub fn wants(&self) -> watch::Receiver<bool> {
+        self.wanting.subscribe()
+    }
+
     /// Whether somebody reads `Refreshed` events at this replica, or did in the last five minutes.
     pub fn wants_refreshed(&self) -> bool {
         // The look that costs a lock is for who may find that the five minutes are over.
         self.wants_refreshed.load(Ordering::Acquire) && self.change(|logs| logs.records_refreshed(Instant::now()))
-    }
-
-    /// Hears when somebody at this replica begins to read `Refreshed` events, and when nobody does any more.
-    pub fn wants(&self) -> watch::Receiver<bool> {
-        self.wanting.subscribe()
     }
 
     /// Puts the events of one commit into the log of an embedded store. Called inside the critical section of the commit, so that the
@@ -337,7 +337,8 @@ impl Feed {
         }
         self.turn.store(logs.turn(), Ordering::Release);
         let wants = logs.wants_refreshed();
-        if self.wants_refreshed.swap(wants, Ordering::AcqRel) != wants {
+        if self.wants_refreshed.load(Ordering::Acquire) != wants {
+            self.wants_refreshed.store(wants, Ordering::Release);
             self.wanting.send_replace(wants);
         }
         self.current_until.store(self.until(logs), Ordering::Release);

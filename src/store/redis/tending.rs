@@ -210,11 +210,3 @@ fn scanned(reply: Value) -> Result<(String, Vec<String>), StoreError> {
         _ => Err(odd()),
     }
 }
-pub struct RedisBoard {
-    shared: Arc<Shared>,
-}
-impl RedisBoard {
-    pub fn new(shared: Arc<Shared>) -> RedisBoard {
-        RedisBoard { shared }
-    }
-}
