@@ -88,7 +88,7 @@ async fn launch(settings: Settings, store: Option<Arc<dyn Store>>) -> anyhow::Re
     let (rest, rest_cut) = (TaskTracker::new(), CancellationToken::new());
     let parts = match store {
         Some(store) => Parts::over(store, None, &settings, metrics),
-        None => Parts::new(&settings, metrics, &rest, &rest_cut),
+        None => Parts::new(&settings, metrics, &rest, &rest_cut)?,
     };
     let cut = CancellationToken::new();
     let connections = Connections {

@@ -1,13 +1,15 @@
 //! Making values old: keys, tags, a whole namespace; and waiting until every watcher knows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
 use tokio::time::Instant;
 
 use super::ask::Seen;
-use super::{Coordinator, Error, Invalidate, Invalidated, MOST_CONFLICTS, detach};
+use super::{Coordinator, Error, Invalidate, Invalidated, MOST_CONFLICTS, RETRY_SOON, detach};
 use crate::decision::{self, Body, Key, LostReason, Policy, Seq, Tag};
+use crate::fanout::{Question, ask_everywhere};
 use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Place, Snapshot, Target};
 
 /// Keys of one call that are under way at once.
@@ -30,6 +32,12 @@ impl Coordinator {
     /// What was begun is finished even if the caller leaves: half an invalidation helps nobody.
     pub async fn invalidate(self: &Arc<Self>, request: Invalidate) -> Result<Invalidated, Error> {
         let policy = self.policy(&request.namespace)?;
+        // Before anything is committed: who is refused has changed nothing.
+        let room = (!request.wait_for_watchers.is_zero()).then(|| self.hub.room_for_barrier());
+        let _room = room.transpose().map_err(|_| Error::Overloaded {
+            what: "as many calls as it takes wait for watchers",
+            retry_after: RETRY_SOON,
+        })?;
         let (coordinator, work) = (self.clone(), request.clone());
         let commits = async move { coordinator.invalidate_all(&work, &policy).await };
         let done = detach::finish(&self.tasks, commits, |_| ()).await?;
@@ -41,11 +49,13 @@ impl Coordinator {
             reason = ?request.reason,
             "invalidated",
         );
-        let places: Vec<Place> = done.iter().map(|done| done.place).collect();
-        let barrier = self
-            .hub
-            .barrier(&places, &request.namespace, &request.targets, request.wait_for_watchers)
-            .await;
+        let question = Question {
+            namespace: request.namespace,
+            targets: request.targets,
+            places: latest(done.iter().map(|done| done.place)),
+            wait: request.wait_for_watchers,
+        };
+        let barrier = ask_everywhere(&self.hub, self.store.peers().as_deref(), question).await;
         Ok(Invalidated {
             leases_revoked: done.iter().map(|done| done.revoked).sum(),
             targets: done.into_iter().map(|done| (done.target, done.number)).collect(),
@@ -191,6 +201,19 @@ fn names(targets: &[Target]) -> String {
         names.push_str(&format!(" and {} more", targets.len() - NAMED));
     }
     names
+}
+
+/// The latest place of each partition.
+fn latest(places: impl Iterator<Item = Place>) -> Vec<Place> {
+    let mut latest = BTreeMap::new();
+    for place in places {
+        let at = latest.entry(place.partition).or_insert(place.at);
+        *at = place.at.max(*at);
+    }
+    latest
+        .into_iter()
+        .map(|(partition, at)| Place { partition, at })
+        .collect()
 }
 
 fn count(watchers: usize) -> u32 {

@@ -108,7 +108,7 @@ impl Coordinator {
         let built = matches!(request.report.outcome, Ending::Built(_) | Ending::NotModified);
         let value = draft.and_then(|draft| draft.value.as_ref());
         match value {
-            Some(value) if built && self.store.feed().wants_refreshed() => vec![Event::Refreshed {
+            Some(value) if built && self.store.feed().takes_refreshed() => vec![Event::Refreshed {
                 key: request.key.clone(),
                 version: value.version,
                 fresh_until: value.fresh_until,

@@ -14,6 +14,8 @@ use crate::fanout::{Hub, HubLimits};
 use crate::metrics::{Levels, Metrics};
 use crate::store::Store;
 use crate::store::memory::{self, Memory};
+use crate::store::redis::Redis;
+use crate::store::redis::link::Link;
 
 /// A store that has not answered is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -28,14 +30,26 @@ pub(super) struct Parts {
 
 impl Parts {
     /// As the settings want them. What they do on the side runs in `tasks` until `cut`.
-    pub(super) fn new(settings: &Settings, metrics: &Metrics, tasks: &TaskTracker, cut: &CancellationToken) -> Parts {
-        match settings.store {
+    pub(super) fn new(
+        settings: &Settings,
+        metrics: &Metrics,
+        tasks: &TaskTracker,
+        cut: &CancellationToken,
+    ) -> anyhow::Result<Parts> {
+        Ok(match &settings.store {
             StoreKind::Memory => {
                 let memory = Memory::new(bounds(&settings.limits));
                 tasks.spawn(cut.clone().run_until_cancelled_owned(memory.clone().sweep()));
                 Parts::over(memory.clone(), Some(&memory), settings, metrics)
             }
-        }
+            StoreKind::Redis(redis) => {
+                let link = Link::new(redis)?;
+                tasks.spawn(link.clone().tend(cut.clone()));
+                let store = Redis::new(link, &redis.prefix, tasks);
+                tasks.spawn(store.clone().run(cut.clone()));
+                Parts::over(store, None, settings, metrics)
+            }
+        })
     }
 
     /// Over this store; `memory` is the same one, where it is of this process.
@@ -47,6 +61,7 @@ impl Parts {
     ) -> Parts {
         let limits = HubLimits {
             watchers: settings.limits.max_watchers,
+            ..HubLimits::default()
         };
         let hub = Hub::new(store.feed(), limits);
         let policies = Policies::new(settings.policies.clone());

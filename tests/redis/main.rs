@@ -1,0 +1,8 @@
+//! The store in Redis, against real servers.
+
+mod acts;
+mod conformance;
+mod losses;
+#[path = "../support/redis.rs"]
+mod support;
+mod world;
