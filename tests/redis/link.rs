@@ -17,7 +17,7 @@ use drover::store::redis::link::{Link, Script};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::servers::until;
+use crate::support::until;
 
 static PUT: LazyLock<Script> =
     LazyLock::new(|| Script::new("put", "redis.call('SET', KEYS[1], ARGV[1]) return 'done'"));
@@ -63,7 +63,7 @@ impl Linked {
     async fn works(&self, partition: u16) {
         let begin = std::time::Instant::now();
         while let Err(error) = self.put(partition, "works").await {
-            assert!(begin.elapsed() < crate::servers::PATIENCE, "{error}");
+            assert!(begin.elapsed() < crate::support::PATIENCE, "{error}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

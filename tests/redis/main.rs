@@ -1,9 +1,14 @@
-//! The store on real Redis servers, started by the tests themselves.
+//! The store in Redis, against real servers.
 
 // Every task ends with the runtime of its test, and real servers take real time.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "../support/redis.rs"]
-mod servers;
-
+mod acts;
+mod conformance;
+mod fleet;
 mod link;
+mod losses;
+#[path = "../support/redis.rs"]
+mod support;
+mod trips;
+mod world;

@@ -146,6 +146,25 @@ impl Link {
         self.seats.states().subscribe()
     }
 
+    /// The connections to the partition's primary lead to another server, or to one that is cut off: every one of them is probed, or made
+    /// again, and whoever knows the primary is asked for it. Calls wait for that meanwhile.
+    pub fn distrust(&self, partition: u16) {
+        let primary = self.seats.of(partition);
+        if primary.gate.is_up() {
+            self.seats.turn(&primary, State::Mending(Instant::now()));
+        }
+        primary.wake.notify_one();
+        self.search.notify_one();
+    }
+
+    /// How many replicas the partition's primary is told to see (`min-replicas-to-write`), where that is known and not 0.
+    pub fn min_replicas(&self, partition: u16) -> Option<u32> {
+        match self.seats.of(partition).min_replicas.load(Ordering::Relaxed) {
+            0 => None,
+            count => Some(count),
+        }
+    }
+
     /// What was met, counted.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
@@ -210,6 +229,7 @@ impl Link {
         self.search.notify_one();
     }
 
+    /// A server is, or is now, one that forgets what it likes.
     fn evicts(&self, place: &Place, policy: &str) {
         self.conditions.count(Condition::Evicting);
         if !self.told_of_evictions.swap(true, Ordering::Relaxed) {

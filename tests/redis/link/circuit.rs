@@ -7,7 +7,7 @@ use drover::store::StoreError;
 use drover::store::redis::condition::Condition;
 
 use super::Linked;
-use crate::servers::{Server, until};
+use crate::support::{Server, until};
 
 #[tokio::test]
 async fn a_script_that_the_server_has_forgotten_is_sent_again_within_the_call() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use drover::store::redis::link::Link;
 
 use super::Linked;
-use crate::servers::{Cluster, Server, until};
+use crate::support::{Cluster, Server, until};
 
 /// The partitions that a node has, by its own map.
 fn partitions_of(node: &Server) -> Vec<u16> {

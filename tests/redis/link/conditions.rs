@@ -6,7 +6,7 @@ use drover::store::StoreError;
 use drover::store::redis::condition::{Condition, Verdict};
 
 use super::Linked;
-use crate::servers::{Cluster, Server, until};
+use crate::support::{Cluster, Server, until};
 
 #[tokio::test]
 async fn a_full_server_refuses_writes_by_name_and_goes_on_answering_reads() {

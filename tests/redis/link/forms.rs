@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
 use super::Linked;
-use crate::servers::{Certificates, Cluster, Sentinels, Server};
+use crate::support::{Certificates, Cluster, Sentinels, Server};
 
 fn settings(url: &str) -> RedisSettings {
     RedisSettings::at(url).expect("a good URL")

@@ -3,7 +3,7 @@
 use drover::store::redis::condition::Condition;
 
 use super::Linked;
-use crate::servers::{Sentinels, until};
+use crate::support::{Sentinels, until};
 
 #[tokio::test]
 async fn calls_go_to_the_server_that_the_sentinels_have_made_the_primary() {
@@ -20,7 +20,7 @@ async fn calls_go_to_the_server_that_the_sentinels_have_made_the_primary() {
         .arg("$")
         .take();
     // It is told that it listens to the wrong server: by the server itself, or by the link.
-    let ended = own.run(&read, crate::servers::PATIENCE).await;
+    let ended = own.run(&read, crate::support::PATIENCE).await;
     assert!(ended.is_err(), "{ended:?}");
     until("the other one is the primary", || {
         sentinels.servers[1].info("role") == "master"

@@ -11,11 +11,12 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use ::redis::{Pipeline, cmd};
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::Link;
@@ -28,6 +29,9 @@ use crate::store::redis::condition::Condition;
 
 /// The first and the longest pause between two attempts. The longest is well below a second, within which grants go on after Redis is back.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// The settings of a server are looked at again after this.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Pauses that double, each drawn between a half and the whole, so that replicas do not come back together.
 #[derive(Default)]
@@ -68,7 +72,11 @@ impl Mender<'_> {
             if self.primary.gate.is_up() {
                 if self.primary.is_whole() {
                     pauses = Pauses::default();
-                    self.primary.wake.notified().await;
+                    if timeout(LOOK_AGAIN, self.primary.wake.notified()).await.is_err()
+                        && let Some(wire) = self.primary.wire()
+                    {
+                        self.look_at_settings(&wire).await;
+                    }
                     continue;
                 }
                 if self.primary.wire().is_none() {
@@ -106,7 +114,7 @@ impl Mender<'_> {
             State::Mending(since) if next < since + GRACE => sleep(pause).await,
             // The last moment for an attempt inside the grace.
             State::Mending(since) if Instant::now() < since + GRACE - PAUSES.0 => {
-                tokio::time::sleep_until(since + GRACE - PAUSES.0).await;
+                sleep_until(since + GRACE - PAUSES.0).await;
             }
             State::Mending(_) | State::Open(_) => {
                 self.link.open(self.primary, trouble);
@@ -135,7 +143,7 @@ impl Mender<'_> {
         self.primary.lines[line].store(Some(wire.clone()));
         self.try_out(&wire).await?;
         if line == 0 {
-            self.look_at_policy(&wire).await;
+            self.look_at_settings(&wire).await;
         }
         Ok(())
     }
@@ -147,7 +155,9 @@ impl Mender<'_> {
                 Ok(())
             }
             Err(trouble) => {
-                if !trouble.answered {
+                // What says that it is no primary, or a cut-off one, may be another server by now where the name leads to.
+                let other = matches!(trouble.condition, Condition::ReadOnly | Condition::CutOff);
+                if !trouble.answered || other {
                     wire.kill();
                 }
                 Err(trouble)
@@ -181,21 +191,34 @@ impl Mender<'_> {
         }
     }
 
-    /// A Redis that evicts what it likes takes leases and invalidations with it.
-    async fn look_at_policy(&self, wire: &Wire) {
-        let asked = cmd("CONFIG").arg("GET").arg("maxmemory-policy").take();
+    /// Looks at the settings of the server that matter to drover, where it lets us: at each new connection, and again now and then.
+    async fn look_at_settings(&self, wire: &Wire) {
+        if let Some(policy) = self.setting(wire, "maxmemory-policy").await {
+            // It takes leases and invalidations with it.
+            let evicts = policy.starts_with("allkeys");
+            let before = self.primary.evicts.swap(evicts, Relaxed);
+            if evicts && !before {
+                self.link.evicts(self.place, &policy);
+            }
+        }
+        if let Some(count) = self.setting(wire, "min-replicas-to-write").await {
+            self.primary.min_replicas.store(count.parse().unwrap_or(0), Relaxed);
+        }
+    }
+
+    async fn setting(&self, wire: &Wire, name: &str) -> Option<String> {
+        let asked = cmd("CONFIG").arg("GET").arg(name).take();
         match wire.ask(&asked, Instant::now() + self.link.timeout).await {
             Ok(value) => {
                 let pairs: Vec<(String, String)> = ::redis::from_redis_value(value).unwrap_or_default();
-                if let Some((_, policy)) = pairs.into_iter().find(|(_, policy)| policy.starts_with("allkeys")) {
-                    self.link.evicts(self.place, &policy);
-                }
+                pairs.into_iter().next().map(|(_, value)| value)
             }
             Err(Miss::Error(error)) => {
                 let error = super::trouble::plain(&error);
-                tracing::debug!(%error, "Redis {}: whether it evicts keys can't be seen", self.place);
+                tracing::debug!(%error, "Redis {}: its {name} can't be seen", self.place);
+                None
             }
-            Err(Miss::Lost | Miss::Late) => {}
+            Err(Miss::Lost | Miss::Late) => None,
         }
     }
 

@@ -29,6 +29,10 @@ pub(super) struct Primary {
     pub gone: CancellationToken,
     /// Whether somebody mends it already.
     pub tended: AtomicBool,
+    /// Its `min-replicas-to-write`, as far as it may be seen.
+    pub min_replicas: AtomicU32,
+    /// Whether it evicts what it likes, as far as it may be seen.
+    pub evicts: AtomicBool,
     /// How many looks at the map it has not been on.
     pub missed: AtomicU32,
 }
@@ -53,6 +57,8 @@ impl Primary {
             wake: Arc::default(),
             gone: CancellationToken::new(),
             tended: AtomicBool::new(false),
+            min_replicas: AtomicU32::new(0),
+            evicts: AtomicBool::new(false),
             missed: AtomicU32::new(0),
         }
     }
