@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::filter::Filter;
@@ -97,6 +97,8 @@ pub struct Feed {
     heads: Box<[AtomicU64]>,
     turn: AtomicU64,
     wants_refreshed: AtomicBool,
+    /// The same, for who waits for a change of it.
+    wanting: watch::Sender<bool>,
     /// Until when a remote log is known to be current, in microseconds since `birth`.
     current_until: AtomicU64,
     birth: Instant,
@@ -142,6 +144,7 @@ impl Feed {
             turn: AtomicU64::new(logs.turn()),
             logs: RwLock::new(logs),
             wants_refreshed: AtomicBool::new(false),
+            wanting: watch::Sender::new(false),
             current_until: AtomicU64::new(0),
             birth: Instant::now(),
             remote,
@@ -151,23 +154,6 @@ impl Feed {
         Arc::new(feed)
     }
 
-    pub fn remote(_partitions: u16) -> Arc<Feed> {
-        Feed::new()
-    }
-    pub fn begin(&self, _partition: u16, _log: u64, _epoch: u64, _from: u64, _refreshed_from: u64) {}
-    pub fn take_in(&self, records: Vec<Record>) {
-        for r in &records {
-            self.listeners.read().iter().for_each(|l| l.logged(r));
-        }
-    }
-    pub fn advance(&self, _partition: u16, _at: u64) {}
-    pub fn lost(&self, _partition: u16) {}
-    pub fn regained(&self, _partition: u16) {}
-    pub fn wants(&self) -> tokio::sync::watch::Receiver<bool> {
-        let (s, r) = tokio::sync::watch::channel(false);
-        std::mem::forget(s);
-        r
-    }
     /// From now on this one hears of everything.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.listeners.write().push(listener);
@@ -180,6 +166,11 @@ impl Feed {
     /// it replaces then lives out its own life.
     pub fn takes_refreshed(&self) -> bool {
         self.remote || self.wants_refreshed.load(Ordering::Acquire)
+    }
+
+    /// Changes as [`Feed::wants_refreshed`] does, as far as that was noticed.
+    pub fn wants(&self) -> watch::Receiver<bool> {
+        self.wanting.subscribe()
     }
 
     /// Whether somebody reads `Refreshed` events at this replica, or did in the last five minutes.
@@ -345,7 +336,11 @@ impl Feed {
             shown.store(head, Ordering::Release);
         }
         self.turn.store(logs.turn(), Ordering::Release);
-        self.wants_refreshed.store(logs.wants_refreshed(), Ordering::Release);
+        let wants = logs.wants_refreshed();
+        if self.wants_refreshed.load(Ordering::Acquire) != wants {
+            self.wants_refreshed.store(wants, Ordering::Release);
+            self.wanting.send_replace(wants);
+        }
         self.current_until.store(self.until(logs), Ordering::Release);
     }
 
