@@ -76,7 +76,7 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let readiness = Readiness::starting().await;
 
     let (rest, rest_cut) = (TaskTracker::new(), CancellationToken::new());
-    let parts = Parts::new(&settings, metrics, &rest, &rest_cut);
+    let parts = Parts::new(&settings, metrics, &rest, &rest_cut)?;
     let cut = CancellationToken::new();
     let connections = Connections {
         max_age: settings.max_connection_age,

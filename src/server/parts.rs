@@ -28,9 +28,15 @@ pub(super) struct Parts {
 
 impl Parts {
     /// As the settings want them. What they do on the side runs in `tasks` until `cut`.
-    pub(super) fn new(settings: &Settings, metrics: &Metrics, tasks: &TaskTracker, cut: &CancellationToken) -> Parts {
-        let store = match settings.store {
+    pub(super) fn new(
+        settings: &Settings,
+        metrics: &Metrics,
+        tasks: &TaskTracker,
+        cut: &CancellationToken,
+    ) -> anyhow::Result<Parts> {
+        let store = match &settings.store {
             StoreKind::Memory => Memory::new(bounds(&settings.limits)),
+            StoreKind::Redis(_) => anyhow::bail!("--store: this build has no Redis store yet"),
         };
         tasks.spawn(cut.clone().run_until_cancelled_owned(store.clone().sweep()));
         let limits = HubLimits {
@@ -46,12 +52,12 @@ impl Parts {
             settings.limits.max_waiters,
         );
         observe(metrics, &store, &hub, &coordinator);
-        Parts {
+        Ok(Parts {
             store,
             hub,
             policies,
             coordinator,
-        }
+        })
     }
 }
 
