@@ -17,8 +17,8 @@
 {{- fail "\n\nstore.url and store.existingSecret.name both say where Redis is. Remove one of them.\n" -}}
 {{- end -}}
 {{- /* Not by the schema: its message would show the URL, and that may hold a password. */ -}}
-{{- if and $store.url (not (regexMatch "^[a-z][a-z0-9+-]*://[^\\s]+$" $store.url)) -}}
-{{- fail "\n\nstore.url is not a URL. Write it like redis://redis:6379, or rediss://… for TLS.\n" -}}
+{{- if and $store.url (not (regexMatch "^rediss?([+](sentinel|cluster))?://[^\\s]+$" $store.url)) -}}
+{{- fail "\n\nstore.url is not the URL of a Redis. Write it like redis://HOST:6379, redis+sentinel://HOST:26379,…/MASTER or\nredis+cluster://HOST:6379,…, with rediss in place of redis for TLS.\n" -}}
 {{- end -}}
 {{- if and $store.ca.secretName $store.ca.configMapName -}}
 {{- fail "\n\nstore.ca.secretName and store.ca.configMapName both say where the CA is. Remove one of them.\n" -}}
@@ -45,10 +45,10 @@
     secretKeyRef:
       name: {{ include "drover.store.secret" . }}
       key: {{ ternary .Values.store.existingSecret.key "url" (ne .Values.store.existingSecret.name "") }}
-{{- with .Values.store.prefix }}
 - name: DROVER_STORE_PREFIX
-  value: {{ . | quote }}
-{{- end }}
+  value: {{ .Values.store.prefix | quote }}
+- name: DROVER_STORE_TIMEOUT
+  value: {{ .Values.store.timeout | quote }}
 {{- with .Values.store.user }}
 - name: DROVER_STORE_USER
   value: {{ . | quote }}
