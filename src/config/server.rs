@@ -79,7 +79,7 @@ impl Server {
                     let at = sheet.at(&key.span());
                     // A store's URL may hold a password.
                     let given = if *name == STORE {
-                        "it".to_owned()
+                        "what is given".to_owned()
                     } else {
                         given.to_string()
                     };
