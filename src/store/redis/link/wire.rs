@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, RedisError, Value};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-
-/// So often others have their turn before a call is given up: one to read from the socket, one to hand the answer on, and one to spare.
-const TURNS: usize = 3;
 
 /// A connection that is, or was, good.
 pub(super) struct Wire {
@@ -98,12 +96,12 @@ impl Wire {
     }
 }
 
-/// The time is over, and what is there already has had its turn to be read: where this replica is too busy to look, it is not the server
-/// that is late.
+/// Until then; and where this process itself was held up, until it has had time to look at what has come meanwhile. Each turn goes once
+/// through everything that is ready, and a busy runtime looks at its sockets on the way.
 async fn over(until: Instant) {
     sleep_until(until).await;
-    for _ in 0..TURNS {
-        tokio::task::yield_now().await;
+    for _ in 0..3 {
+        yield_now().await;
     }
 }
 
