@@ -427,6 +427,10 @@ impl Store for Redis {
         self.shared.recall(key)
     }
 
+    fn partition(&self, key: &Key) -> u16 {
+        self.shared.partition(key.text()).number
+    }
+
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         Some(self.peers.clone())
     }
