@@ -13,11 +13,9 @@
 //!  epoch     grows with LOG_LOST                         the sum over the partitions
 //! ```
 //!
-//! *Why a sum*: each partition's epoch only grows, so the loss of any shows in every cursor. Two replicas that have heard of different
-//! losses may have the same sum. That is safe because an epoch begins above all positions of the ones before it ([`Feed::begin`]): the
-//! other's cursor is below the floor of the partition whose loss it has not heard of, which is a gap.
-//!
-//! [`Feed::begin`]: super::Feed::begin
+//! *Why a sum*: each partition's epoch only grows, so the loss of any shows in every cursor. Two replicas that have heard of different losses
+//! could have the same sum only if the epochs grew by the same; a store that takes the time in µs for an epoch makes that as good as
+//! impossible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +53,8 @@ pub(super) struct Opening {
     pub resumed: bool,
     /// Its cursor is ahead of this log, which has to come up to it first.
     pub ahead: bool,
+    /// It wants `Refreshed`, which the store does not record yet.
+    pub unrecorded: bool,
     /// The heads.
     pub head: Positions,
 }
@@ -63,10 +63,15 @@ pub(super) struct Opening {
 pub(super) struct Logs {
     /// Positions and epochs are given here, not by a shared store.
     own: bool,
+    /// Of a remote log, made of the identities of its partitions.
     id: u64,
+    /// What it was before it was lost.
+    former: Option<u64>,
     /// Of an own log; of a remote one the sum over its partitions.
     epoch: u64,
     turn: u64,
+    /// Why the turn moved last.
+    reason: Option<ResetReason>,
     fence: Option<Fence>,
     partitions: Box<[Partition]>,
     recording: Recording,
@@ -77,13 +82,27 @@ pub(super) struct Logs {
 
 struct Partition {
     log: Log,
+    id: u64,
     epoch: u64,
-    begun: bool,
+    stage: Stage,
     lost: bool,
     /// It was known to be current then.
     heard: Option<Instant>,
     /// So many proofs to come do not count.
     doubts: u8,
+    /// `Refreshed` are recorded by then, since somebody here wants them.
+    recorded_by: Option<u64>,
+}
+
+/// Whether a partition can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is known of it.
+    Unknown,
+    /// It has begun, and is filled with what it held before. Then whoever has read it until now must start afresh, if anybody.
+    Filling { broken: bool },
+    /// It is followed.
+    Live,
 }
 
 impl Partition {
@@ -97,7 +116,7 @@ impl Partition {
     }
 }
 
-/// From here on, whoever has a position from before must start afresh.
+/// Cursors that are not clearly from behind it must start afresh.
 struct Fence {
     reason: ResetReason,
     /// Where the heads stood.
@@ -119,7 +138,9 @@ impl Logs {
         logs.own = true;
         logs.id = rand::random();
         logs.epoch = 1;
-        logs.partitions.iter_mut().for_each(|partition| partition.begun = true);
+        logs.partitions
+            .iter_mut()
+            .for_each(|partition| partition.stage = Stage::Live);
         logs
     }
 
@@ -131,17 +152,21 @@ impl Logs {
     fn new(partitions: usize, bounds: Bounds) -> Logs {
         let partition = || Partition {
             log: Log::new(bounds.share(partitions)),
+            id: 0,
             epoch: 0,
-            begun: false,
+            stage: Stage::Unknown,
             lost: false,
             heard: None,
             doubts: 0,
+            recorded_by: None,
         };
         Logs {
             own: false,
             id: 0,
+            former: None,
             epoch: 0,
             turn: 1,
+            reason: None,
             fence: None,
             partitions: std::iter::repeat_with(partition).take(partitions).collect(),
             recording: Recording::No,
@@ -162,7 +187,7 @@ impl Logs {
     pub fn is_up(&self) -> bool {
         self.partitions
             .iter()
-            .all(|partition| partition.begun && !partition.lost)
+            .all(|partition| partition.stage == Stage::Live && !partition.lost)
     }
 
     /// Until when it is known to be current, if nothing is heard from now on. `None`: it is not.
@@ -210,7 +235,7 @@ impl Logs {
     pub fn take_in(&mut self, now: Instant, record: Record) -> Option<Arc<Logged>> {
         let when = self.moment(now, record.at);
         let partition = self.partitions.get_mut(usize::from(record.place.partition))?;
-        let new = partition.begun && record.place.at > partition.log.head();
+        let new = partition.stage != Stage::Unknown && record.place.at > partition.log.head();
         new.then(|| partition.log.push(now, when, record))
     }
 
@@ -231,55 +256,87 @@ impl Logs {
         now.checked_sub(age.unwrap_or_default()).unwrap_or(now)
     }
 
-    /// A partition of a remote log begins, or goes on. `true`: whoever has read it must start afresh.
-    pub fn begin(&mut self, now: Instant, partition: usize, log: u64, epoch: u64, from: u64, refreshed: u64) -> bool {
-        let any_begun = self.partitions.iter().any(|partition| partition.begun);
-        let other_log = any_begun && self.id != log;
+    /// A partition of a remote log begins, or goes on.
+    pub fn begin(&mut self, now: Instant, partition: usize, log: u64, epoch: u64, from: u64, refreshed: u64) {
         let Some(own) = self.partitions.get_mut(partition) else {
-            return false;
+            return;
         };
-        let was_read = own.begun;
-        let goes_on = was_read && !other_log && own.epoch == epoch && from <= own.log.head();
-        if !goes_on {
+        let same = (own.id, own.epoch) == (log, epoch);
+        let goes_on = own.stage == Stage::Live && same && from <= own.log.head();
+        if goes_on {
+            own.prove(now);
+        } else {
+            let broken = !matches!(own.stage, Stage::Unknown | Stage::Filling { broken: false });
+            (own.stage, own.heard) = (Stage::Filling { broken }, None);
             own.log.start(from);
         }
         own.log.refreshed_since(refreshed);
-        (own.begun, own.epoch) = (true, epoch);
-        own.prove(now);
-        if other_log {
-            // What the others hold is of a log that is no more. They go on where they are until they begin too.
-            for other in &mut self.partitions {
-                let head = other.log.head();
-                other.log.start(head);
-            }
-        }
-        self.id = log;
-        self.epoch = self
+        (own.id, own.epoch) = (log, epoch);
+        let known = self
             .partitions
             .iter()
-            .fold(0, |sum, partition| partition.epoch.wrapping_add(sum));
-        let broken = other_log || (was_read && !goes_on);
+            .all(|partition| partition.stage != Stage::Unknown);
+        let (mut id, mut epoch) = (0, 0_u64);
+        for partition in &self.partitions {
+            // Turned, so that the same identity in each of them does not cancel itself out.
+            id = u64::rotate_left(id, 1) ^ partition.id;
+            epoch = epoch.wrapping_add(partition.epoch);
+        }
+        if id != self.id && known && self.id != 0 {
+            self.former = Some(self.id);
+        }
+        if known {
+            (self.id, self.epoch) = (id, epoch);
+        }
+    }
+
+    /// A partition of a remote log has come to here, as of now. `true`: whoever has read it must start afresh.
+    pub fn advance(&mut self, now: Instant, partition: usize, at: u64) -> bool {
+        let Some(partition) = self.partitions.get_mut(partition) else {
+            return false;
+        };
+        let broken = match partition.stage {
+            Stage::Unknown => return false,
+            Stage::Filling { broken } => broken,
+            Stage::Live => false,
+        };
+        partition.stage = Stage::Live;
+        partition.log.advance(at);
+        partition.prove(now);
         if broken {
-            self.fence(ResetReason::LogLost);
+            // Which cursors can be resumed is said by epoch and floor.
+            self.turn_all(ResetReason::LogLost);
         }
         broken
     }
 
-    /// A partition of a remote log has come to here, as of now.
-    pub fn advance(&mut self, now: Instant, partition: usize, at: u64) {
-        let Some(partition) = self.partitions.get_mut(partition) else {
-            return;
-        };
-        if !partition.begun {
-            return;
+    /// `Refreshed` of a partition of a remote log were not recorded up to here.
+    pub fn refreshed_since(&mut self, partition: usize, from: u64) {
+        if let Some(partition) = self.partitions.get_mut(partition) {
+            partition.log.refreshed_since(from);
         }
-        partition.log.advance(at);
-        partition.prove(now);
+    }
+
+    /// The store records `Refreshed` of a partition, as was asked, from here on at the latest.
+    pub fn records(&mut self, partition: usize, at: u64) {
+        if let Some(partition) = self.partitions.get_mut(partition) {
+            partition.recorded_by.get_or_insert(at);
+        }
+    }
+
+    /// Whether all `Refreshed` from here on will be in the log.
+    pub fn is_recorded(&self) -> bool {
+        let recorded = |partition: &Partition| partition.recorded_by.is_some_and(|by| by <= partition.log.head());
+        self.own || self.partitions.iter().all(recorded)
     }
 
     /// Only what is read from now on proves that the log is current.
     pub fn doubt(&mut self) {
-        for partition in self.partitions.iter_mut().filter(|partition| partition.begun) {
+        for partition in self
+            .partitions
+            .iter_mut()
+            .filter(|partition| partition.stage == Stage::Live)
+        {
             partition.heard = None;
             // The answer on its way may have been read before now. The one after it was asked for later.
             partition.doubts = 1;
@@ -308,13 +365,19 @@ impl Logs {
         turns
     }
 
+    /// Whoever reads must start afresh.
+    fn turn_all(&mut self, reason: ResetReason) {
+        self.reason = Some(reason);
+        self.turn += 1;
+    }
+
     /// From here on, whoever has a position from before must start afresh.
     pub fn fence(&mut self, reason: ResetReason) {
+        self.turn_all(reason);
         self.fence = Some(Fence {
             reason,
             at: self.position().at,
         });
-        self.turn += 1;
         if self.own {
             self.epoch += u64::from(reason == ResetReason::LogLost);
             for partition in &mut self.partitions {
@@ -333,12 +396,15 @@ impl Logs {
             reset: None,
             resumed: false,
             ahead: false,
+            unrecorded: refreshed && !self.is_recorded(),
         };
         if resume_from.is_empty() {
             return opening;
         }
         let cursor = Cursor::decode(resume_from).ok();
+        let of_former = cursor.as_ref().is_some_and(|cursor| Some(cursor.log) == self.former);
         match cursor.and_then(|cursor| self.position_of(&cursor)) {
+            None if of_former => opening.reset = Some(ResetReason::LogLost),
             None => opening.reset = Some(ResetReason::UnknownCursor),
             Some(position) => match self.admits(&position, refreshed) {
                 Err(reason) => opening.reset = Some(reason),
@@ -392,8 +458,10 @@ impl Logs {
             .all(|(partition, at)| partition.log.reaches_back_to(at, refreshed))
     }
 
-    /// Offers what matches, one partition after the other from `first` on, until `take` refuses; moves the position past what was taken
-    /// and what does not match. Answers the partition to begin with the next time, so that none waits for ever.
+    /// Offers what matches, one partition after the other from `first` on, until one has something or `take` refuses; moves the position past
+    /// what was taken and what does not match. Answers the partition to begin with the next time, so that none waits for ever.
+    ///
+    /// What is offered together is of one partition, because numbers of several may not be compared, and a message has one.
     pub fn read(
         &self,
         position: &mut Position,
@@ -417,7 +485,7 @@ impl Logs {
             let covered = self.partitions[index].log.read(from, filter, &mut looks, &mut take);
             position.at.set(index, covered.at);
             index = (index + 1) % count;
-            if covered.refused || looks == 0 {
+            if covered.found || looks == 0 {
                 break;
             }
         }
@@ -426,7 +494,7 @@ impl Logs {
 
     /// For readers from before the last fence.
     pub fn fenced(&self) -> Gap {
-        self.gap(self.fence.as_ref().map(|fence| fence.reason))
+        self.gap(self.reason)
     }
 
     fn gap(&self, reason: Option<ResetReason>) -> Gap {
@@ -466,6 +534,9 @@ impl Logs {
                 if self.own {
                     self.note_unrecorded();
                 }
+                self.partitions
+                    .iter_mut()
+                    .for_each(|partition| partition.recorded_by = None);
                 Recording::For(1)
             }
         };
