@@ -11,6 +11,7 @@
 //! *Why a feed of its own*: two replicas over one store lose different rings.
 
 mod chance;
+mod remote;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 use self::chance::Chance;
 pub use self::chance::{Call, Fault, Faults};
+pub use self::remote::{Forgetful, Remote};
 use super::{
     Answer, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Snapshot, Store, StoreError, Want,
 };
@@ -70,16 +72,18 @@ impl Faulty {
         self.chance.lock().script.push_back((call, fault));
     }
 
-    /// From now on nothing reaches the store, no ring comes, and what is under way is lost.
+    /// From now on nothing reaches the store, no ring comes, and what is under way is lost. The listeners are told.
     pub fn go_down(&self) {
         self.chance.lock().down = true;
+        self.feed.lost(0);
     }
 
-    /// The store answers again. The log catches up.
+    /// The store answers again. The log catches up, and the listeners are told.
     pub fn come_up(&self) {
         self.chance.lock().down = false;
         let held_back = std::mem::take(&mut self.log.lock().held_back);
         held_back.iter().for_each(|record| self.relay(record));
+        self.feed.regained(0);
     }
 
     /// Whether nothing reaches the store.
@@ -209,6 +213,14 @@ impl Store for Faulty {
 
     fn feed(&self) -> &Arc<Feed> {
         &self.feed
+    }
+
+    fn recall(&self, key: &Key) -> Option<Loaded> {
+        self.inner.recall(key)
+    }
+
+    fn partition(&self, key: &Key) -> u16 {
+        self.inner.partition(key)
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod acts;
 mod conformance;
+mod fleet;
 mod losses;
 #[path = "../support/redis.rs"]
 mod support;
+mod trips;
 mod world;

@@ -52,12 +52,9 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
         &keys.replicas,
     ];
     let text = |number: u64| number.to_string().into_bytes();
+    let wanted = store.feed.wants_refreshed();
     let args = [
-        if store.feed.wants_refreshed() {
-            b"w".to_vec()
-        } else {
-            Vec::new()
-        },
+        if wanted { b"w".to_vec() } else { Vec::new() },
         text(micros(RECORDED)),
         text(micros(KEPT)),
         shared
@@ -72,16 +69,30 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
     let mut words = reply.ok()?;
     let id = words.bytes()?;
     let epoch = words.number()?;
-    shared.told(partition, words.time()?);
+    let now = words.time()?;
+    shared.told(partition, now);
+    store.feed.tell_time(now);
     partition.enter(epoch);
     let log = <[u8; 8]>::try_from(&id[..]).map(u64::from_be_bytes).unwrap_or_default();
-    Ok(State {
+    let position = words.number()?;
+    if wanted {
+        store.feed.records(partition.number, position);
+    }
+    let state = State {
         log,
         epoch,
-        position: words.number()?,
+        position,
         main: words.number()?,
         refreshed: words.number()?,
-    })
+    };
+    let (set_up, here) = (words.number()?, shared.partitions.len() as u64);
+    if set_up != here {
+        return Err(StoreError::Unavailable(format!(
+            "what is under this prefix was set up with {set_up} partition(s), and this kind of store has {here}: take another \
+             --store-prefix, or empty it"
+        )));
+    }
+    Ok(state)
 }
 
 /// Looks after all partitions again and again; at once where watchers begin to read `Refreshed`.
@@ -198,13 +209,5 @@ fn scanned(reply: Value) -> Result<(String, Vec<String>), StoreError> {
             names.into_iter().filter_map(text).collect(),
         )),
         _ => Err(odd()),
-    }
-}
-pub struct RedisBoard {
-    shared: Arc<Shared>,
-}
-impl RedisBoard {
-    pub fn new(shared: Arc<Shared>) -> RedisBoard {
-        RedisBoard { shared }
     }
 }
