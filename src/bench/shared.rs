@@ -34,9 +34,9 @@ const CALLS: Target = Target::RatioAtLeast(0.8);
 const TRIPS: Target = Target::RatioAtMost(1.05);
 /// From a report at one replica to the answer of a waiter at another.
 const WAKE_UP: Target = Target::AtMost(5e6);
-/// Calls over which trips are counted.
+/// Calls over which trips are counted; no more than a run makes.
 const COUNTED: u64 = 4_000;
-/// Wake-ups of a run in (i).
+/// Wake-ups of a run in (i); no more than a run makes calls.
 const WAKE_UPS: u64 = 500;
 /// A caller must be parked, and a watcher live, within this.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -109,8 +109,8 @@ async fn one_setting(
     let runs = compared(bench, (&lane, work.clone()), (Some(&bare), replays.clone()), progress).await?;
     let beside = Lane::open(bench, &bare).await?;
     let trips = Pair {
-        drover: trips_a_call(&redis, &lane, &work).await?,
-        bare: Some(trips_a_call(&redis, &beside, &replays).await?),
+        drover: trips_a_call(bench, &redis, &lane, &work).await?,
+        bare: Some(trips_a_call(bench, &redis, &beside, &replays).await?),
     };
     if let Some(ended) = watching.try_join_next() {
         ended.context("a watcher failed")??;
@@ -137,10 +137,10 @@ fn figures(name: &str, runs: &Runs, trips: Pair) -> anyhow::Result<Vec<Figure>> 
 }
 
 /// Script calls that Redis counted, for each call of the clients.
-async fn trips_a_call(redis: &Redis, lane: &Lane<'_>, work: &Work) -> anyhow::Result<f64> {
+async fn trips_a_call(bench: &Bench, redis: &Redis, lane: &Lane<'_>, work: &Work) -> anyhow::Result<f64> {
     let shape = Shape {
         concurrency: 4,
-        calls: COUNTED,
+        calls: COUNTED.min(bench.args.calls),
         max_time: PATIENCE,
     };
     let before = redis.script_calls().await?;
@@ -185,10 +185,11 @@ pub async fn wake_up(bench: &Bench) -> anyhow::Result<CaseReport> {
     let mut couple = Couple::open(drover.connect(2).await?)?;
     let mut beside = BareCouple::open(bare.connect(2).await?)?;
     let (mut halves, mut slowest, mut exchange, mut number) = (Vec::new(), Vec::new(), None, 0);
-    let progress = bench.progress("(i) a wake-up elsewhere", (u64::from(bench.args.pairs) + 1) * WAKE_UPS);
+    let wake_ups = WAKE_UPS.min(bench.args.calls);
+    let progress = bench.progress("(i) a wake-up elsewhere", (u64::from(bench.args.pairs) + 1) * wake_ups);
     for round in 0..=bench.args.pairs {
         let (mut woken, mut echoed) = (Vec::new(), Vec::new());
-        for _ in 0..WAKE_UPS {
+        for _ in 0..wake_ups {
             number += 1;
             let (took, sizes) = couple.hand_over(bench, bench.caller.key('i', number)).await?;
             woken.push(took);
@@ -215,7 +216,7 @@ pub async fn wake_up(bench: &Bench) -> anyhow::Result<CaseReport> {
         .figures
         .push(Figure::new("p50", Unit::Nanoseconds, halves, None)?);
     report.note(&format!(
-        "{WAKE_UPS} wake-ups a run, one at a time, drover and bare in turn; {}",
+        "{wake_ups} wake-ups a run, one at a time, drover and bare in turn; {}",
         trips(&lesson)
     ));
     Ok(report)

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod acts;
+mod bench;
 mod conformance;
 mod fleet;
 mod link;
