@@ -29,6 +29,7 @@ pub mod reload;
 mod server;
 mod settings;
 mod sheet;
+mod store;
 mod text;
 mod units;
 
@@ -38,6 +39,7 @@ pub use mistake::{At, ConfigError, Mistake};
 pub use overrides::{Override, Overrides};
 pub use policies::{Policies, PolicySet};
 pub use settings::{Limits, Settings, Source};
+pub use store::{Address, RedisSettings, Secret, StoreUrl, Topology};
 pub use text::{policy_fields, policy_toml};
 pub use units::{Refusal, grouped, read_duration, read_size, write_duration, write_size};
 

@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod event;
 pub mod faulty;
 pub mod memory;
+pub mod redis;
 
 use std::future::Future;
 use std::pin::Pin;

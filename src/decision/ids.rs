@@ -38,6 +38,16 @@ impl Key {
         self.parts().1
     }
 
+    /// `namespace/key`, the form in which it is kept and compared.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// From [`Key::text`].
+    pub fn from_text(text: &str) -> Key {
+        Key(text.into())
+    }
+
     fn parts(&self) -> (&str, &str) {
         self.0.split_once('/').unwrap_or((&self.0, ""))
     }

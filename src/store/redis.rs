@@ -1,0 +1,4 @@
+//! The store that replicas share, in Redis or Valkey.
+
+pub mod condition;
+pub mod link;

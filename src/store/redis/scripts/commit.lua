@@ -1,0 +1,73 @@
+-- Writes an entry and its events, if nothing that the decision relied on has changed.
+--
+-- KEYS  header · entry · value · generations · log · log of Refreshed · rings · waited-for mark · leases
+-- ARGV  1 known epoch
+--       2 flags: n takes a number, d there is a draft, k/p/c bytes are kept, put, cleared, l/u the leases' index gains or loses the
+--         key, b a conflict brings the bytes, g there is a guard
+--       3 expected revision, 0 for none · 4 not before, µs or '' · 5 until, µs or '' · 6 the number exceeds this
+--       7 the newest generation that the guard allows · 8 packed tags of the guard · 9 namespace · 10 namespace/key
+--       11 the bytes, or '' · 12 the entry is kept for so many µs from now · 13 and until this, µs
+--       14 how many records the streams hold at least: log · 15 Refreshed · 16 rings
+--       17 how many events, then each: m or r (which stream), and as of `stamped`; then the draft as of `stamped`
+-- Reply {'ok', number or 0, now, revision, position or 0}; as of `current` where something has changed; as of `open`.
+
+local h, problem = open(KEYS[1], ARGV[1])
+if problem then return problem end
+local flags = ARGV[2]
+local function has(flag) return string.find(flags, flag, 1, true) end
+
+local e, warning = read(KEYS[2], h.id)
+local before = revision(e)
+local holds = text(before) == ARGV[3]
+  and (ARGV[4] == '' or now >= tonumber(ARGV[4]))
+  and (ARGV[5] == '' or now < tonumber(ARGV[5]))
+if holds and has('g') then
+  local newest = tonumber(ARGV[7])
+  holds = tonumber(h.floor) <= newest
+  local known = generations(h, KEYS[4], ARGV[9], ARGV[8], false, {})
+  for i = 2, #known, 2 do
+    if tonumber(string.match(known[i], '^%d+')) > newest then holds = false end
+  end
+end
+if not holds then
+  return current(h, e, warning, KEYS[3], has('b'), KEYS[4], ARGV[9], ARGV[8])
+end
+
+-- Every path below begins with a write that a full Redis refuses, so that it refuses all of them or none.
+local number = 0
+if has('n') then number = take(h, KEYS[1], tonumber(ARGV[6])) end
+local after = math.max(before + 1, now)
+local at = 18
+local logged = 0
+for _ = 1, tonumber(ARGV[17]) do
+  local stream = ARGV[at]
+  local event
+  event, at = stamped(at + 1, number)
+  if stream == 'm' then
+    append(h, KEYS[1], KEYS[5], ARGV[14], number, event)
+    logged = h.p
+  elseif now < h.wr then
+    append(h, KEYS[1], KEYS[6], ARGV[15], number, event)
+    logged = h.p
+  end
+end
+if has('d') then
+  local facts = stamped(at, number)
+  local gone = text(math.ceil(math.max(now + tonumber(ARGV[12]), tonumber(ARGV[13])) / 1000) + 1)
+  redis.call('SET', KEYS[2], string.sub(facts, 1, 1) .. struct.pack('>I8', after) .. h.id .. string.sub(facts, 2), 'PXAT', gone)
+  if has('p') then
+    redis.call('SET', KEYS[3], ARGV[11], 'PXAT', gone)
+  elseif has('c') or not e then
+    redis.call('DEL', KEYS[3])
+  else
+    redis.call('PEXPIREAT', KEYS[3], gone)
+  end
+  if has('l') then redis.call('ZADD', KEYS[9], gone, ARGV[10]) end
+else
+  redis.call('DEL', KEYS[2], KEYS[3])
+end
+if has('u') then redis.call('ZREM', KEYS[9], ARGV[10]) end
+if redis.call('DEL', KEYS[8]) == 1 then
+  redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[16], '*', 'k', ARGV[10])
+end
+return {'ok', text(number), text(now), text(after), text(logged)}

@@ -1,0 +1,67 @@
+-- Makes everything with a tag, or a whole namespace, old in this partition.
+--
+-- KEYS  header · generations · their ages · log
+-- ARGV  1 known epoch · 2 field: namespace, or namespace/tag · 3 d or e: the mode · 4 settle, µs · 5 the number exceeds this
+--       6 this number and no other, and the generation is only raised to it; '' for the next one
+--       7 how many generations are kept · 8 how many soft invalidations of one are kept apart · 9 how long a generation is kept, µs
+--       10 the event, or '' in any partition but the home one · 11 how many records the log holds at least
+-- Reply {'ok', number, now, position or 0}, or as of `open`.
+--
+-- Where more than so many soft invalidations of one tag meet, the oldest of them becomes a hard one; where more than so many
+-- generations meet, the oldest is forgotten and the floor rises to it. Both make more old than was asked for, never less.
+
+local h, problem = open(KEYS[1], ARGV[1])
+if problem then return problem end
+local field = ARGV[2]
+local number = ARGV[6] == '' and take(h, KEYS[1], tonumber(ARGV[5])) or tonumber(ARGV[6])
+
+local newest, dropped, settle, soft = 0, 0, 0, {}
+local known = redis.call('HGET', KEYS[2], field)
+if known then
+  local words = {}
+  for word in string.gmatch(known, '%d+') do words[#words + 1] = tonumber(word) end
+  newest, dropped, settle = words[1], words[2], words[3]
+  for i = 4, #words, 2 do soft[#soft + 1] = {words[i], words[i + 1]} end
+end
+if number > newest then
+  if ARGV[3] == 'd' then
+    dropped, soft = number, {}
+  else
+    soft[#soft + 1] = {number, now}
+    if #soft > tonumber(ARGV[8]) then
+      dropped = math.max(dropped, soft[1][1])
+      table.remove(soft, 1)
+    end
+  end
+  newest = number
+elseif ARGV[3] == 'd' and number > dropped then
+  dropped = number
+end
+settle = math.max(settle, now + tonumber(ARGV[4]))
+local words = {text(newest), text(dropped), text(settle)}
+for _, pair in ipairs(soft) do
+  if pair[1] > dropped then
+    words[#words + 1] = text(pair[1])
+    words[#words + 1] = text(pair[2])
+  end
+end
+redis.call('HSET', KEYS[1], 'gn', '1')
+redis.call('HSET', KEYS[2], field, table.concat(words, ' '))
+redis.call('ZADD', KEYS[3], text(newest), field)
+
+for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now - tonumber(ARGV[9])), 'LIMIT', 0, 16)) do
+  redis.call('ZREM', KEYS[3], old)
+  redis.call('HDEL', KEYS[2], old)
+end
+while redis.call('ZCARD', KEYS[3]) > tonumber(ARGV[7]) do
+  local oldest = redis.call('ZPOPMIN', KEYS[3])
+  redis.call('HDEL', KEYS[2], oldest[1])
+  if tonumber(oldest[2]) > tonumber(h.floor) then
+    h.floor = text(tonumber(oldest[2]))
+    redis.call('HSET', KEYS[1], 'fl', h.floor)
+  end
+end
+
+if ARGV[10] == '' then return {'ok', text(number), text(now), '0'} end
+append(h, KEYS[1], KEYS[4], ARGV[11], number, ARGV[10])
+return {'ok', text(number), text(now), text(h.p)}
