@@ -119,6 +119,8 @@ pub struct Grant {
 pub struct Hit {
     pub version: u64,
     pub fresh: bool,
+    /// From the answer, in microseconds.
+    pub fresh_for: u64,
     /// The token of the lease that the bytes name; `None`: it came without bytes.
     pub named: Option<u64>,
     pub tags: Box<[u32]>,
@@ -130,7 +132,7 @@ pub struct Accepted {
     pub version: u64,
     /// From the answer, in microseconds; `None`: nothing is kept.
     pub fresh_for: Option<u64>,
-    /// The longer of both windows, from the end of freshness.
+    /// The same, to the end of the longer window.
     pub stale_for: u64,
 }
 
@@ -170,6 +172,14 @@ impl Op {
     pub fn granted(&self) -> Option<&Grant> {
         match &self.end {
             End::Granted(grant) if !self.degraded => Some(grant),
+            _ => None,
+        }
+    }
+
+    /// A lease, whoever gave it.
+    pub fn granted_or_degraded(&self) -> Option<&Grant> {
+        match &self.end {
+            End::Granted(grant) => Some(grant),
             _ => None,
         }
     }

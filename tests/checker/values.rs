@@ -147,7 +147,7 @@ pub fn lifetimes_are_kept(seen: &Seen<'_>, found: &mut Found) {
         };
         let Some(fresh_for) = accepted.fresh_for else { continue };
         let fresh_to = report.ended.at + fresh_for;
-        let stale_to = fresh_to + accepted.stale_for;
+        let stale_to = report.ended.at + accepted.stale_for.max(fresh_for);
         // A retry has the place of its first try, which may have been parked before.
         let begun = op
             .question()
