@@ -14,6 +14,7 @@
 //! | what the file may say | the tables in `fields` and `server` |
 //! | how a file is read, and what it is told | `file`, `layer`, `sheet` |
 //! | `drover config check` | [`check()`] |
+//! | the forms of a store's URL | `store` |
 //! | how policies follow their file | [`reload`] |
 
 mod args;
@@ -33,7 +34,7 @@ mod store;
 mod text;
 mod units;
 
-pub use args::{LogFormat, ServeArgs, StoreKind, Switch};
+pub use args::{LogFormat, ServeArgs, StoreChoice, StoreKind, Switch};
 pub use check::{CheckArgs, check};
 pub use mistake::{At, ConfigError, Mistake};
 pub use overrides::{Override, Overrides};

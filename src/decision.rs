@@ -49,7 +49,7 @@ pub use entry::{
 };
 pub use generation::{Generation, Generations, Verdict};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
-pub use invalidate::{Invalidation, Mode, invalidate};
+pub use invalidate::{Invalidation, Mode, invalidate, restore};
 pub use lifetime::{Expiry, Lifetimes, Planned, smooth};
 pub use outcome::{
     Answer, Body, Busy, BusyCause, Decision, Grant, Hit, HitContent, KeepOff, LostReason, Rebuild, Rejection,

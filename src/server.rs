@@ -36,6 +36,7 @@ use crate::config::{self, Policies, ServeArgs, Settings};
 use crate::metrics::{Exposition, Metrics};
 use crate::rpc::{self, layers};
 use crate::shutdown::Signals;
+use crate::store::Store;
 use crate::telemetry::Telemetry;
 use connections::Connections;
 use parts::Parts;
@@ -65,6 +66,15 @@ pub struct Running {
 ///
 /// Installs nothing global: several can run in a process. Fails if a port can't be had.
 pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+    launch(settings, None).await
+}
+
+/// The same over a store of the caller's, whatever the settings say of stores: how a test serves from one that fails as it is told.
+pub async fn start_with_store(settings: Settings, store: Arc<dyn Store>) -> anyhow::Result<Running> {
+    launch(settings, Some(store)).await
+}
+
+async fn launch(settings: Settings, store: Option<Arc<dyn Store>>) -> anyhow::Result<Running> {
     let (listener, grpc) = bind(settings.listen, "--listen").await?;
     let http = match settings.http {
         Some(address) => Some(bind(address, "--http").await?),
@@ -76,7 +86,10 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let readiness = Readiness::starting().await;
 
     let (rest, rest_cut) = (TaskTracker::new(), CancellationToken::new());
-    let parts = Parts::new(&settings, metrics, &rest, &rest_cut);
+    let parts = match store {
+        Some(store) => Parts::over(store, None, &settings, metrics),
+        None => Parts::new(&settings, metrics, &rest, &rest_cut)?,
+    };
     let cut = CancellationToken::new();
     let connections = Connections {
         max_age: settings.max_connection_age,

@@ -63,6 +63,11 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// In which partition a key is: what [`Listener::lost`](crate::fanout::Listener::lost) and `regained` speak of. 0 where there is one.
+    fn partition(&self, _key: &Key) -> u16 {
+        0
+    }
+
     /// The watchers of the other replicas. `None`: there are no others.
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         None

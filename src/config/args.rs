@@ -6,29 +6,45 @@
 //!
 //! *Why not* clap's own default values: they hide whether somebody chose a value, and the file stands between the two.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Args, ValueEnum};
 
 use super::Overrides;
+use super::store::{ALLOWED, RedisSettings, StoreUrl};
 use super::units::{Refusal, read_address, read_count, read_duration, read_size};
 use crate::decision::LONGEST;
 
+/// Where the state lives, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// In this process.
+    Memory,
+    /// In a Redis.
+    Redis(StoreUrl),
+}
+
 /// Where the state lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreKind {
     /// In this process: one replica, gone when it ends.
     #[default]
     Memory,
+    /// In a Redis or Valkey, for any number of replicas.
+    Redis(Box<RedisSettings>),
 }
 
 impl StoreKind {
-    /// As in the configuration and the logs.
-    pub fn as_str(self) -> &'static str {
+    /// As in the logs.
+    pub fn as_str(&self) -> &'static str {
         match self {
             StoreKind::Memory => "memory",
+            StoreKind::Redis(_) => "redis",
         }
     }
 }
@@ -109,14 +125,12 @@ pub struct ServeArgs {
     )]
     pub drain_timeout: Option<Duration>,
 
-    /// Where the state lives: `memory` [default: memory]
-    ///
-    /// `memory` is this process: for one replica. Stores that several replicas share come with the next release.
+    /// Where the state lives: `memory`, or the URL of a Redis or Valkey [default: memory]
     #[arg(
-        long, env = "DROVER_STORE", hide_env_values = true,
-        value_name = "STORE", value_parser = store, help_heading = "State"
+        long, env = "DROVER_STORE", hide_env_values = true, long_help = STORE_HELP,
+        value_name = "STORE", value_parser = StoreParser, help_heading = "State"
     )]
-    pub store: Option<StoreKind>,
+    pub store: Option<StoreChoice>,
 
     /// Policies and settings, a TOML file; policies are reloaded when it changes
     ///
@@ -130,6 +144,96 @@ pub struct ServeArgs {
         help_heading = "State"
     )]
     pub config: Option<PathBuf>,
+
+    /// What all keys in Redis begin with [default: drover]
+    ///
+    /// Deployments that share a server need one each. All replicas of a deployment have the same.
+    #[arg(
+        long, env = "DROVER_STORE_PREFIX", hide_env_values = true,
+        value_name = "PREFIX", value_parser = prefix, help_heading = "Redis"
+    )]
+    pub store_prefix: Option<String>,
+
+    /// Who drover is to Redis; wins over the URL's user
+    #[arg(
+        long,
+        env = "DROVER_STORE_USER",
+        hide_env_values = true,
+        value_name = "USER",
+        help_heading = "Redis"
+    )]
+    pub store_user: Option<String>,
+
+    /// A file with the password for Redis, such as a mounted secret
+    ///
+    /// It wins over the variable DROVER_STORE_PASSWORD, and that over the password in the URL. There is no flag for the password
+    /// itself: others can read a command line.
+    #[arg(
+        long,
+        env = "DROVER_STORE_PASSWORD_FILE",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Redis"
+    )]
+    pub store_password_file: Option<PathBuf>,
+
+    /// Certificates (PEM) of the authorities that are trusted instead of the public ones, with rediss://
+    #[arg(
+        long,
+        env = "DROVER_STORE_CA_FILE",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Redis"
+    )]
+    pub store_ca_file: Option<PathBuf>,
+
+    /// drover's own certificate (PEM), where Redis wants one of its clients
+    #[arg(
+        long,
+        env = "DROVER_STORE_CERT_FILE",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Redis"
+    )]
+    pub store_cert_file: Option<PathBuf>,
+
+    /// The key (PEM) that belongs to it
+    #[arg(
+        long,
+        env = "DROVER_STORE_KEY_FILE",
+        hide_env_values = true,
+        value_name = "FILE",
+        help_heading = "Redis"
+    )]
+    pub store_key_file: Option<PathBuf>,
+
+    /// How long Redis may take to answer a call [default: 500ms]
+    ///
+    /// A Redis that answers nothing for so long counts as down.
+    #[arg(
+        long, env = "DROVER_STORE_TIMEOUT", hide_env_values = true,
+        value_name = "DURATION", value_parser = store_timeout, help_heading = "Redis"
+    )]
+    pub store_timeout: Option<Duration>,
+
+    /// Connections to each primary that all calls share [default: 2]
+    ///
+    /// Calls do not wait for each other on a connection, so this is no limit on them: one connection keeps a core of Redis half
+    /// busy, two nearly whole; more help only where Redis reads by several threads (io-threads).
+    #[arg(
+        long, env = "DROVER_STORE_CONNECTIONS", hide_env_values = true,
+        value_name = "COUNT", value_parser = connections, help_heading = "Redis"
+    )]
+    pub store_connections: Option<usize>,
+
+    /// Connections to each primary for chores such as listing keys, made when needed [default: 4]
+    ///
+    /// So many chores go on at once; no caller's decision waits for one.
+    #[arg(
+        long, env = "DROVER_STORE_POOL", hide_env_values = true,
+        value_name = "COUNT", value_parser = connections, help_heading = "Redis"
+    )]
+    pub store_pool: Option<usize>,
 
     /// Keys known at once; beyond it the least useful are forgotten [default: 2000000]
     #[arg(
@@ -185,6 +289,20 @@ pub struct ServeArgs {
     pub policies: Overrides,
 }
 
+const STORE_HELP: &str = "\
+Where the state lives: `memory`, or the URL of a Redis or Valkey [default: memory]
+
+`memory` is this process: for one replica. Replicas that share a Redis (6.2 or later) act as one:
+
+  redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]      one server
+  redis+unix:///PATH[?db=DB]                      one server, by its Unix socket
+  redis+sentinel://HOST[:PORT],…/MASTER[/DB]      the primary that these sentinels call MASTER
+  redis+cluster://HOST[:PORT],…                   a Cluster; some of its nodes
+
+With rediss, rediss+sentinel or rediss+cluster it is by TLS. USER and PASSWORD may stand in all of
+them; what is not plain in them is written %XX. Better keep the password out of the URL: see
+--store-password-file.";
+
 const ADDRESS: &str = "IP:PORT, such as 127.0.0.1:7117 or [::]:7117";
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, Refusal> {
@@ -207,13 +325,57 @@ pub(super) fn drain(text: &str) -> Result<Duration, Refusal> {
         .map_err(|problem| Refusal::new(problem, "0s to 1h, such as 20s"))
 }
 
-pub(super) fn store(text: &str) -> Result<StoreKind, Refusal> {
+pub(super) fn store(text: &str) -> Result<StoreChoice, Refusal> {
     match text {
-        "memory" => Ok(StoreKind::Memory),
-        _ => Err(Refusal::new(
-            "not a store of this release",
-            "memory (stores that replicas share come with the next release)",
-        )),
+        "memory" => Ok(StoreChoice::Memory),
+        _ => StoreUrl::read(text).map(StoreChoice::Redis),
+    }
+}
+
+pub(super) fn prefix(text: &str) -> Result<String, Refusal> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+    let good = (1..=64).contains(&text.len()) && text.bytes().all(plain);
+    // Braces would move keys to other slots of a Cluster.
+    good.then(|| text.to_owned()).ok_or_else(|| {
+        Refusal::new(
+            "not a prefix of keys",
+            "1 to 64 of A-Z, a-z, 0-9, \".\", \"_\", \":\" and \"-\"",
+        )
+    })
+}
+
+pub(super) fn store_timeout(text: &str) -> Result<Duration, Refusal> {
+    read_duration(text)
+        .and_then(|length| within(length, Duration::from_millis(10), Duration::from_secs(30)))
+        .map_err(|problem| Refusal::new(problem, "10ms to 30s, such as 500ms"))
+}
+
+pub(super) fn connections(text: &str) -> Result<usize, Refusal> {
+    count(text, 1, 64, "1 to 64")
+}
+
+/// A word for a user, or the name of a file: any text but an empty one.
+pub(super) fn something(text: &str) -> Result<String, Refusal> {
+    match text {
+        "" => Err(Refusal::new("empty", "a text that is not empty")),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Reads `--store` without repeating it where it is refused: it may hold a password.
+#[derive(Clone, Debug)]
+struct StoreParser;
+
+impl TypedValueParser for StoreParser {
+    type Value = StoreChoice;
+
+    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<StoreChoice, clap::Error> {
+        let read = value.to_str().ok_or_else(|| Refusal::new("not UTF-8", ALLOWED));
+        read.and_then(store).map_err(|refusal| {
+            let option = arg.map(ToString::to_string).unwrap_or_default();
+            let text = format!("what is given for '{option}' is {refusal}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, text).with_cmd(cmd)
+        })
     }
 }
 

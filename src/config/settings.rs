@@ -6,9 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::args::{LogFormat, ServeArgs, StoreKind, Switch};
+use super::args::{LogFormat, ServeArgs, StoreChoice, StoreKind, Switch};
 use super::file;
 use super::server::Server;
+use super::store::{RedisSettings, Secret};
 use super::{ConfigError, Overrides, PolicySet};
 
 /// What a replica runs with.
@@ -151,10 +152,11 @@ impl Settings {
 
     fn merge(args: ServeArgs, file: ServeArgs, policies: PolicySet) -> Settings {
         let default = Settings::default();
+        let store = merge_store(&args, &file);
         Settings {
             listen: args.listen.or(file.listen).unwrap_or(default.listen),
             http: args.http.or(file.http).map_or(default.http, Switch::on),
-            store: args.store.or(file.store).unwrap_or(default.store),
+            store,
             config: args.config,
             otlp: args.otlp.or(file.otlp).map_or(default.otlp, Switch::on),
             log: args.log.or(file.log).unwrap_or(default.log),
@@ -187,4 +189,45 @@ impl Settings {
             source: None,
         }
     }
+}
+
+fn merge_store(args: &ServeArgs, file: &ServeArgs) -> StoreKind {
+    let Some(StoreChoice::Redis(url)) = args.store.clone().or_else(|| file.store.clone()) else {
+        return StoreKind::Memory;
+    };
+    let default = RedisSettings::new(url);
+    let either = |pick: fn(&ServeArgs) -> &Option<PathBuf>| pick(args).clone().or_else(|| pick(file).clone());
+    // A variable is above the file: what the file says of a password counts only where there is none.
+    let password = password_of_environment();
+    let password_file = match &password {
+        Some(_) => args.store_password_file.clone(),
+        None => either(|said| &said.store_password_file),
+    };
+    StoreKind::Redis(Box::new(RedisSettings {
+        prefix: args
+            .store_prefix
+            .clone()
+            .or_else(|| file.store_prefix.clone())
+            .unwrap_or(default.prefix),
+        user: args.store_user.clone().or_else(|| file.store_user.clone()),
+        password,
+        password_file,
+        ca_file: either(|said| &said.store_ca_file),
+        cert_file: either(|said| &said.store_cert_file),
+        key_file: either(|said| &said.store_key_file),
+        timeout: args.store_timeout.or(file.store_timeout).unwrap_or(default.timeout),
+        connections: args
+            .store_connections
+            .or(file.store_connections)
+            .unwrap_or(default.connections),
+        pool: args.store_pool.or(file.store_pool).unwrap_or(default.pool),
+        url: default.url,
+    }))
+}
+
+/// Not one of the options, which could be given as flags: others can read a command line.
+#[allow(clippy::disallowed_methods, reason = "settings come in here")]
+fn password_of_environment() -> Option<Secret> {
+    let password = std::env::var("DROVER_STORE_PASSWORD").ok()?;
+    (!password.is_empty()).then(|| Secret::new(password))
 }

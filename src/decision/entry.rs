@@ -13,7 +13,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseId, Seq, Span, StoreTime, Tag, When};
+use super::{LeaseId, Seq, Span, StoreTime, Tag, When, micros};
 
 /// Stored or drafted.
 pub trait Stage: Copy + Debug + PartialEq {
@@ -262,6 +262,37 @@ impl Entry {
     /// Its lease, while the lease's time runs.
     pub fn live_lease(&self, now: StoreTime) -> Option<&Lease> {
         self.lease.as_deref().filter(|lease| now < lease.deadline)
+    }
+}
+
+impl Draft {
+    /// An upper bound of [`Entry::gone_at`] once this is written: so many µs after the commit, and not before that instant.
+    pub fn kept(&self) -> (u64, StoreTime) {
+        let mut kept = (0, StoreTime::ZERO);
+        let mut until = |when: When, longer: Duration| match when.after {
+            Some(after) => kept.0 = kept.0.max(micros(after.saturating_add(longer))),
+            None => kept.1 = kept.1.max(when.at_most.after(longer)),
+        };
+        if let Some(value) = &self.value {
+            let stale = value.stale_while_revalidate.max(value.stale_if_error).length();
+            until(value.fresh_until, stale);
+            until(value.stored_at, HAND_OVER);
+        }
+        if let Some(reported) = &self.reported {
+            until(reported.at, REMEMBER_REPORT);
+        }
+        if let Some(lease) = &self.lease {
+            until(lease.hold_until, Duration::ZERO);
+            until(lease.deadline, REMEMBER_REPORT);
+        }
+        if let Some(trouble) = &self.trouble {
+            until(trouble.remember_until, Duration::ZERO);
+        }
+        if let Some(mark) = &self.mark {
+            until(mark.keep_until, Duration::ZERO);
+            until(mark.settle_until, Duration::ZERO);
+        }
+        kept
     }
 }
 

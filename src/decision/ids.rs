@@ -85,13 +85,39 @@ impl Seq {
 pub struct LeaseId {
     /// The fencing token.
     pub token: Seq,
-    /// The random part.
+    /// The random part. Its highest bit tells who granted it: see [`LeaseId::is_degraded`].
     pub secret: NonZeroU64,
 }
 
+/// The bit of a secret that only leases have which a replica granted alone.
+const DEGRADED: u64 = 1 << 63;
+
+impl LeaseId {
+    /// Whether a replica granted it alone, while its store did not answer: nobody else knows of it.
+    pub fn is_degraded(&self) -> bool {
+        self.secret.get() & DEGRADED != 0
+    }
+
+    /// What the holder may fence its own writes with; none where the number is that of one replica alone.
+    pub fn fencing_token(&self) -> Seq {
+        if self.is_degraded() { Seq::NONE } else { self.token }
+    }
+
+    /// A random number as the secret of a lease of the store, or of one that a replica grants alone.
+    pub fn secret_of(random: u64, degraded: bool) -> u64 {
+        if degraded {
+            random | DEGRADED
+        } else {
+            random & !DEGRADED
+        }
+    }
+}
+
+/// `l…` of the store, `d…` of a replica alone.
 impl fmt::Display for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "l{:x}-{:016x}", self.token.0, self.secret)
+        let kind = if self.is_degraded() { 'd' } else { 'l' };
+        write!(f, "{kind}{:x}-{:016x}", self.token.0, self.secret)
     }
 }
 
@@ -103,10 +129,8 @@ impl FromStr for LeaseId {
     type Err = NotALeaseId;
 
     fn from_str(text: &str) -> Result<LeaseId, NotALeaseId> {
-        let (token, secret) = text
-            .strip_prefix('l')
-            .and_then(|rest| rest.split_once('-'))
-            .ok_or(NotALeaseId)?;
+        let (kind, rest) = text.split_at_checked(1).ok_or(NotALeaseId)?;
+        let (token, secret) = rest.split_once('-').ok_or(NotALeaseId)?;
         let number = |digits: &str| {
             let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
             plain
@@ -114,10 +138,12 @@ impl FromStr for LeaseId {
                 .flatten()
                 .ok_or(NotALeaseId)
         };
-        Ok(LeaseId {
+        let id = LeaseId {
             token: Seq(number(token)?),
             secret: NonZeroU64::new(number(secret)?).ok_or(NotALeaseId)?,
-        })
+        };
+        let expected = if id.is_degraded() { "d" } else { "l" };
+        if kind == expected { Ok(id) } else { Err(NotALeaseId) }
     }
 }
 
@@ -135,11 +161,15 @@ mod tests {
 
     #[test]
     fn a_lease_id_survives_its_text_form() {
-        let id = LeaseId {
-            token: Seq(1_764_500_000_000_000),
-            secret: NonZeroU64::MAX,
-        };
-        assert_eq!(id.to_string().parse(), Ok(id));
+        for degraded in [false, true] {
+            let id = LeaseId {
+                token: Seq(1_764_500_000_000_000),
+                secret: NonZeroU64::new(LeaseId::secret_of(u64::MAX, degraded)).expect("not zero"),
+            };
+            assert_eq!(id.to_string().parse(), Ok(id));
+            assert_eq!(id.is_degraded(), degraded);
+            assert_eq!(id.fencing_token().is_some(), !degraded);
+        }
     }
 
     #[test]
@@ -156,6 +186,9 @@ mod tests {
             "lx-1",
             "l1-0",
             "l1-ffffffffffffffffff",
+            "l1-ffffffffffffffff",
+            "d1-7fffffffffffffff",
+            "é1-1",
         ] {
             assert_eq!(text.parse::<LeaseId>(), Err(NotALeaseId), "{text}");
         }

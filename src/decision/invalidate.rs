@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Body, Draft, Entry, Mark, Number, Policy, StoreTime, View, When};
+use super::{Body, Draft, Entry, LONGEST, Mark, Number, Policy, Seq, StoreTime, View, When};
 
 /// How hard an invalidation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,4 +71,25 @@ pub fn invalidate(view: &View<'_>, mode: Mode, settle: Duration, policy: &Policy
         draft: Some(draft),
         body: if dropped { Body::Clear } else { Body::Keep },
     }
+}
+
+/// Decides what is left of a key by an invalidation that was committed under `number` and that the store has lost since: nothing that was
+/// built or granted under a later number is touched. `None`: the entry shows it, or has nothing that it would make old.
+pub fn restore(view: &View<'_>, mode: Mode, number: Seq) -> Option<Draft> {
+    let entry = view.entry;
+    let old_value = entry.value.as_ref().is_some_and(|value| value.version < number);
+    let old_lease = entry.lease.as_ref().is_some_and(|lease| lease.token < number);
+    let shown = entry.mark.as_ref().is_some_and(|mark| mark.number >= number);
+    if shown || !(old_value || old_lease) {
+        return None;
+    }
+    let mut draft = entry.draft();
+    draft.lease = draft.lease.filter(|_| !old_lease);
+    draft.value = draft.value.filter(|_| !(old_value && mode == Mode::Drop));
+    draft.mark = Some(Box::new(Mark {
+        number: Number::Is(number),
+        settle_until: When::at(entry.mark.as_ref().map_or(StoreTime::ZERO, |mark| mark.settle_until)),
+        keep_until: When::after(LONGEST),
+    }));
+    Some(draft)
 }

@@ -1,6 +1,6 @@
 //! What a replica is made of, put together: store, fan-out, coordinator.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -14,6 +14,8 @@ use crate::fanout::{Hub, HubLimits};
 use crate::metrics::{Levels, Metrics};
 use crate::store::Store;
 use crate::store::memory::{self, Memory};
+use crate::store::redis::Redis;
+use crate::store::redis::link::Link;
 
 /// A store that has not answered is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -28,11 +30,35 @@ pub(super) struct Parts {
 
 impl Parts {
     /// As the settings want them. What they do on the side runs in `tasks` until `cut`.
-    pub(super) fn new(settings: &Settings, metrics: &Metrics, tasks: &TaskTracker, cut: &CancellationToken) -> Parts {
-        let store = match settings.store {
-            StoreKind::Memory => Memory::new(bounds(&settings.limits)),
-        };
-        tasks.spawn(cut.clone().run_until_cancelled_owned(store.clone().sweep()));
+    pub(super) fn new(
+        settings: &Settings,
+        metrics: &Metrics,
+        tasks: &TaskTracker,
+        cut: &CancellationToken,
+    ) -> anyhow::Result<Parts> {
+        Ok(match &settings.store {
+            StoreKind::Memory => {
+                let memory = Memory::new(bounds(&settings.limits));
+                tasks.spawn(cut.clone().run_until_cancelled_owned(memory.clone().sweep()));
+                Parts::over(memory.clone(), Some(&memory), settings, metrics)
+            }
+            StoreKind::Redis(redis) => {
+                let link = Link::new(redis)?;
+                tasks.spawn(link.clone().tend(cut.clone()));
+                let store = Redis::new(link, &redis.prefix, tasks);
+                tasks.spawn(store.clone().run(cut.clone()));
+                Parts::over(store, None, settings, metrics)
+            }
+        })
+    }
+
+    /// Over this store; `memory` is the same one, where it is of this process.
+    pub(super) fn over(
+        store: Arc<dyn Store>,
+        memory: Option<&Arc<Memory>>,
+        settings: &Settings,
+        metrics: &Metrics,
+    ) -> Parts {
         let limits = HubLimits {
             watchers: settings.limits.max_watchers,
         };
@@ -45,7 +71,7 @@ impl Parts {
             Dice::random(),
             settings.limits.max_waiters,
         );
-        observe(metrics, &store, &hub, &coordinator);
+        observe(metrics, memory, &hub, &coordinator);
         Parts {
             store,
             hub,
@@ -72,11 +98,12 @@ fn bounds(limits: &Limits) -> memory::Limits {
 }
 
 /// The parts count these themselves. Held weakly: figures keep nothing alive.
-fn observe(metrics: &Metrics, store: &Arc<Memory>, hub: &Arc<Hub>, coordinator: &Arc<Coordinator>) {
-    let (store, hub) = (Arc::downgrade(store), Arc::downgrade(hub));
+fn observe(metrics: &Metrics, memory: Option<&Arc<Memory>>, hub: &Arc<Hub>, coordinator: &Arc<Coordinator>) {
+    let (memory, hub) = (memory.map(Arc::downgrade), Arc::downgrade(hub));
     let coordinator = Arc::downgrade(coordinator);
     metrics.observe(move || {
-        let usage = store.upgrade().map(|store| store.usage()).unwrap_or_default();
+        let memory = memory.as_ref().and_then(Weak::upgrade);
+        let usage = memory.map(|memory| memory.usage()).unwrap_or_default();
         let hub = hub.upgrade();
         let stats = hub.as_deref().map(Hub::stats);
         Levels {

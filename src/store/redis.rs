@@ -1,4 +1,444 @@
-//! The store that replicas share, in Redis or Valkey.
+//! The store that replicas share, in Redis (6.2 or later) or Valkey: single, behind Sentinel, or a Cluster.
+//!
+//! *Owns* how a commit becomes one script call, and what this replica remembers to save trips. *Never* decides: a script compares, stamps
+//! and writes what it is given.
+//!
+//! | to follow | read |
+//! |---|---|
+//! | a call | [`Redis::commit`](Store::commit), then `shared` for the loop around it, then `scripts/commit.lua` |
+//! | what is written | `keys` (names), `codec` (layouts), `scripts/common.lua` (the header) |
+//! | what comes back | `tail` (log and rings), then `fanout` |
+//! | what goes wrong | `link` (connections, circuit), `condition` (names), `shared` (new primaries, lost data) |
+//!
+//! *Partitions.* All keys of a partition share a slot: one, or sixteen on a Cluster. An invalidation of a tag or a namespace is written to
+//! every partition, to its home last: that write is its commit, its number and its one event. A load or commit that begins after it was
+//! answered finds it in its own partition, without reading across slots.
+//!
+//! *Invariants.* Nothing is answered from memory: what was seen last ([`recall`](Store::recall)) is only good for a commit, which names the revision,
+//! the time and the generations that it relies on. Every key has an expiry or a bound.
+//!
+//! *Why not a lock with a token and a counter*: a counter that is lost starts again, and a lock does not know what was invalidated.
 
+mod codec;
 pub mod condition;
+mod gather;
+mod keys;
 pub mod link;
+mod partition;
+pub mod peers;
+mod reply;
+mod scripts;
+mod seen;
+mod shared;
+mod tail;
+mod tending;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::codec::{event_template, pack};
+use self::gather::Gather;
+use self::link::Link;
+use self::reply::Reply;
+use self::shared::{Covered, LOG, Shared, draft_arguments, invalidate_args, load_args, refs, revision_text};
+use super::{
+    Answer, Census, Commit, Committed, Covering, Event, Invalidated, Loaded, NewBytes, Outcome, Place, Revision,
+    Snapshot, Store, StoreError, Target, Want,
+};
+use crate::decision::{Draft, Key, Seq, Stamp, StoreTime, Tag, micros};
+use crate::fanout::{Feed, Peers};
+
+/// The log of `Refreshed` holds at least so many records.
+const REFRESHED: usize = 65_536;
+/// Wake-ups: who has not read one before a thousand others came loads once a second in any case.
+const RINGS: usize = 1_000;
+/// An expiry is not later than this, µs: the year 2112.
+const FOR_EVER: u64 = 1 << 52;
+/// A page of the leases.
+const PAGE: usize = 500;
+
+/// The shared store.
+pub struct Redis {
+    shared: Arc<Shared>,
+    feed: Arc<Feed>,
+    gather: Gather,
+    begun: tail::Begun,
+    peers: Arc<peers::Fleet>,
+}
+
+impl Redis {
+    /// Over a link. Nothing is read before [`Redis::run`] does.
+    pub fn new(link: Arc<Link>, prefix: &str, tasks: &TaskTracker) -> Arc<Redis> {
+        let feed = Feed::remote(link.partitions());
+        let shared = Arc::new(Shared::new(link, prefix));
+        let board = Arc::new(tending::RedisBoard::new(shared.clone()));
+        Arc::new(Redis {
+            begun: tail::Begun::new(shared.partitions.len()),
+            gather: Gather::new(tasks.clone()),
+            peers: peers::Fleet::new(board, tasks.clone()),
+            shared,
+            feed,
+        })
+    }
+
+    /// Follows the log and looks after the partitions, until `cut`.
+    pub async fn run(self: Arc<Self>, cut: CancellationToken) {
+        let partitions = 0..self.shared.partitions.len();
+        let tails = partitions.map(|number| tail::follow(self.clone(), number));
+        let all = async {
+            tokio::join!(
+                futures_util::future::join_all(tails),
+                tending::tend(self.clone()),
+                tending::watch_link(self.clone()),
+                self.peers.clone().run(),
+            )
+        };
+        cut.run_until_cancelled(all).await;
+    }
+
+    /// What was met, counted.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.shared.link
+    }
+
+    async fn commit_once(&self, commit: Commit) -> Result<Outcome, StoreError> {
+        let shared = &self.shared;
+        let partition = shared.partition(commit.key.text());
+        let names = partition.commit_names(&commit.key);
+        let had_lease = shared
+            .seen
+            .get(&commit.key)
+            .is_some_and(|sight| sight.snapshot.entry.lease.is_some());
+        let args = commit_args(&commit, partition.high(), had_lease);
+        let reply = shared
+            .ask(partition, &shared.scripts.commit, &refs(&names), &args, true)
+            .await?;
+        match reply {
+            Reply::Is(words) => {
+                let loaded = shared.read_loaded(&commit.key, words, commit.bytes_on_conflict)?;
+                shared.told(partition, loaded.now);
+                shared.seen.saw(&loaded.snapshot, &loaded.generations);
+                Ok(Outcome::Conflict(loaded))
+            }
+            Reply::Ok(mut words) => {
+                let number = Seq(words.number()?);
+                let now = words.time()?;
+                let revision = Revision(words.number()?);
+                let at = words.number()?;
+                shared.told(partition, now);
+                partition.saw(number);
+                for event in &commit.events {
+                    if let Event::Invalidated {
+                        namespace,
+                        target,
+                        mode,
+                    } = event
+                    {
+                        partition.heard(namespace, target, *mode, number);
+                    }
+                }
+                let committed = written(commit, Stamp { now, number }, revision, partition.place(at));
+                shared.seen.wrote(&committed.snapshot);
+                Ok(Outcome::Committed(committed))
+            }
+            Reply::Closed(_) => Err(StoreError::Unavailable(
+                "its primary changes faster than calls can follow".to_owned(),
+            )),
+        }
+    }
+
+    async fn invalidate_once(&self, covering: Covering) -> Result<Invalidated, StoreError> {
+        let field = match &covering.tag {
+            Some(tag) => format!("{}/{tag}", covering.namespace),
+            None => covering.namespace.to_string(),
+        };
+        let home = self.shared.partition(&field).number;
+        let target = covering.tag.clone().map_or(Target::Everything, Target::Tag);
+        let event = Event::Invalidated {
+            namespace: covering.namespace.clone(),
+            target: target.clone(),
+            mode: covering.mode,
+        };
+        let event = event_template(&event).literal();
+        let covered = |event| Covered {
+            field: &field,
+            mode: covering.mode,
+            settle: micros(covering.settle),
+            event,
+        };
+        let others = self
+            .shared
+            .partitions
+            .iter()
+            .filter(|partition| partition.number != home);
+        let elsewhere = try_join_all(others.map(|partition| self.invalidate_in(partition, covered(&[])))).await?;
+        let done = self
+            .invalidate_in(&self.shared.partitions[usize::from(home)], covered(&event))
+            .await?;
+        for (number, invalidated) in elsewhere.iter().chain([&done]) {
+            let partition = &self.shared.partitions[usize::from(*number)];
+            partition.heard(&covering.namespace, &target, covering.mode, invalidated.number);
+        }
+        Ok(done.1)
+    }
+
+    async fn invalidate_in(
+        &self,
+        partition: &partition::Partition,
+        covered: Covered<'_>,
+    ) -> Result<(u16, Invalidated), StoreError> {
+        let args = invalidate_args(&covered, partition.high(), None);
+        let script = &self.shared.scripts.invalidate;
+        let reply = self
+            .shared
+            .ask(partition, script, &partition.invalidate_names(), &args, true)
+            .await?;
+        let mut words = reply.ok()?;
+        let (number, now) = (Seq(words.number()?), words.time()?);
+        partition.saw(number);
+        self.shared.told(partition, now);
+        let invalidated = Invalidated {
+            number,
+            now,
+            place: partition.place(words.number()?),
+        };
+        Ok((partition.number, invalidated))
+    }
+
+    async fn all_leases(&self, namespace: Option<&str>) -> Result<Vec<Arc<Snapshot>>, StoreError> {
+        let namespace = namespace.map(|name| format!("{name}/")).unwrap_or_default();
+        let mut found = Vec::new();
+        for partition in &self.shared.partitions {
+            let mut from = 0;
+            loop {
+                let args = [
+                    partition.keys.entries().into_bytes(),
+                    namespace.clone().into_bytes(),
+                    from.to_string().into_bytes(),
+                    PAGE.to_string().into_bytes(),
+                ];
+                let names = [&*partition.keys.header, &*partition.keys.leases];
+                let reply = self
+                    .shared
+                    .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                    .await?;
+                let mut words = reply.ok()?;
+                let now = words.time()?;
+                let looked_at = words.number()? as usize;
+                while words.left() > 0 {
+                    let name = words.bytes()?;
+                    let key = Key::from_text(&String::from_utf8_lossy(&name));
+                    let text = words.bytes()?;
+                    if let Ok(snapshot) = self.shared.read_snapshot(&key, &text, None, false)
+                        && snapshot.entry.live_lease(now).is_some()
+                    {
+                        found.push(Arc::new(snapshot));
+                    }
+                }
+                from += looked_at;
+                if looked_at < PAGE {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn count(&self) -> Result<Vec<Census>, StoreError> {
+        let mut counts: HashMap<String, (u64, u64)> = HashMap::new();
+        for (namespace, entries) in tending::count_entries(&self.shared).await? {
+            counts.entry(namespace).or_default().0 = entries;
+        }
+        for snapshot in self.all_leases(None).await? {
+            counts.entry(snapshot.key.namespace().to_owned()).or_default().1 += 1;
+        }
+        let census = |(namespace, (entries, leases))| Census {
+            namespace,
+            entries,
+            leases,
+        };
+        Ok(counts.into_iter().map(census).collect())
+    }
+
+    async fn time(&self) -> Result<StoreTime, StoreError> {
+        if let Some(number) = self.begun.waits_for() {
+            return Err(StoreError::Unavailable(format!(
+                "the log of partition {number} has not been read yet"
+            )));
+        }
+        let mut latest = StoreTime::ZERO;
+        for partition in &self.shared.partitions {
+            let args = [Vec::new(), Vec::new(), b"0".to_vec(), b"0".to_vec()];
+            let names = [&*partition.keys.header, &*partition.keys.leases];
+            let reply = self
+                .shared
+                .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                .await?;
+            latest = latest.max(reply.ok()?.time()?);
+        }
+        Ok(latest)
+    }
+}
+
+impl partition::Partition {
+    /// Where in the log something stands.
+    fn place(&self, at: u64) -> Place {
+        Place {
+            partition: if at == 0 { 0 } else { self.number },
+            at,
+        }
+    }
+}
+
+/// What was written, known from the stamp: the script fills the draft's slots by the same rule.
+fn written(commit: Commit, stamp: Stamp, revision: Revision, place: Place) -> Committed {
+    let snapshot = match commit.draft {
+        None => Snapshot::absent(&commit.key),
+        Some(draft) => Snapshot {
+            key: commit.key,
+            entry: draft.stamp(stamp),
+            bytes: match commit.bytes {
+                NewBytes::Put(bytes) => Some(bytes),
+                NewBytes::Keep | NewBytes::Clear => None,
+            },
+            revision,
+        },
+    };
+    Committed {
+        snapshot: Arc::new(snapshot),
+        number: stamp.number,
+        now: stamp.now,
+        place,
+    }
+}
+
+/// For `commit.lua`, after the epoch. `had_lease`: the index of leases may have the key.
+fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> {
+    let text = |number: u64| number.to_string().into_bytes();
+    let bound = |time: StoreTime, none: StoreTime| if time == none { Vec::new() } else { text(time.0) };
+    let leased = commit.draft.as_ref().is_some_and(|draft| draft.lease.is_some());
+    let (kept_for, kept_until) = commit.draft.as_ref().map_or((0, StoreTime::ZERO), Draft::kept);
+    // Redis takes no expiry beyond what it can count in; nothing is meant to live that long.
+    let (kept_for, kept_until) = (kept_for.min(FOR_EVER), kept_until.min(StoreTime(FOR_EVER)));
+    let bytes = match &commit.bytes {
+        NewBytes::Put(bytes) => bytes.to_vec(),
+        NewBytes::Keep | NewBytes::Clear => Vec::new(),
+    };
+    let mut args = Vec::with_capacity(32);
+    args.extend([
+        flags(commit, leased, had_lease).into_bytes(),
+        revision_text(commit.expected),
+        bound(commit.not_before, StoreTime::ZERO),
+        bound(commit.until, StoreTime::NEVER),
+        text(commit.above.max(high).0),
+        text(commit.guard.as_ref().map_or(0, |guard| guard.newest.0)),
+        pack(commit.guard.as_ref().map_or(&[][..], |guard| &guard.tags)),
+        commit.key.namespace().as_bytes().to_vec(),
+        commit.key.text().as_bytes().to_vec(),
+        bytes,
+        text(kept_for),
+        text(kept_until.0),
+        text(LOG as u64),
+        text(REFRESHED as u64),
+        text(RINGS as u64),
+        text(commit.events.len() as u64),
+    ]);
+    for event in &commit.events {
+        let refreshed = matches!(event, Event::Refreshed { .. });
+        args.push(if refreshed { b"r".to_vec() } else { b"m".to_vec() });
+        event_template(event).arguments(&mut args);
+    }
+    if let Some(draft) = &commit.draft {
+        draft_arguments(draft, &mut args);
+    }
+    args
+}
+
+fn flags(commit: &Commit, leased: bool, had_lease: bool) -> String {
+    let bytes = match &commit.bytes {
+        NewBytes::Keep => 'k',
+        NewBytes::Put(_) => 'p',
+        NewBytes::Clear => 'c',
+    };
+    let mut flags = String::from(bytes);
+    let all = [
+        ('n', commit.takes_number()),
+        ('d', commit.draft.is_some()),
+        ('l', leased),
+        ('u', had_lease && !leased),
+        ('b', commit.bytes_on_conflict),
+        ('g', commit.guard.is_some()),
+    ];
+    flags.extend(all.iter().filter(|(_, set)| *set).map(|(flag, _)| flag));
+    flags
+}
+
+impl Store for Redis {
+    fn load<'a>(&'a self, key: &'a Key, tags: &'a [Tag], want: Want) -> Answer<'a, Loaded> {
+        let shared = self.shared.clone();
+        let load = move |key: Key, tags: Vec<Tag>, want: Want| load_once(shared.clone(), key, tags, want);
+        Box::pin(self.gather.load(key, tags, want, load))
+    }
+
+    fn commit<'a>(&'a self, commit: Commit) -> Answer<'a, Outcome> {
+        Box::pin(self.commit_once(commit))
+    }
+
+    fn invalidate<'a>(&'a self, covering: Covering) -> Answer<'a, Invalidated> {
+        Box::pin(self.invalidate_once(covering))
+    }
+
+    fn leases<'a>(&'a self, namespace: Option<&'a str>) -> Answer<'a, Vec<Arc<Snapshot>>> {
+        Box::pin(self.all_leases(namespace))
+    }
+
+    fn census(&self) -> Answer<'_, Vec<Census>> {
+        Box::pin(self.count())
+    }
+
+    fn ping(&self) -> Answer<'_, StoreTime> {
+        Box::pin(self.time())
+    }
+
+    fn feed(&self) -> &Arc<Feed> {
+        &self.feed
+    }
+
+    fn recall(&self, key: &Key) -> Option<Loaded> {
+        self.shared.recall(key)
+    }
+
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        Some(self.peers.clone())
+    }
+}
+
+async fn load_once(shared: Arc<Shared>, key: Key, tags: Vec<Tag>, want: Want) -> Result<Loaded, StoreError> {
+    let partition = shared.partition(key.text());
+    let flags = match (want.bytes, want.rings) {
+        (true, true) => "br",
+        (true, false) => "b",
+        (false, true) => "r",
+        (false, false) => "",
+    };
+    let names = partition.load_names(&key);
+    let args = load_args(&key, &tags, flags);
+    match shared
+        .ask(partition, &shared.scripts.load, &refs(&names), &args, false)
+        .await?
+    {
+        Reply::Is(words) => {
+            let loaded = shared.read_loaded(&key, words, want.bytes)?;
+            shared.told(partition, loaded.now);
+            shared.seen.saw(&loaded.snapshot, &loaded.generations);
+            Ok(loaded)
+        }
+        Reply::Ok(_) | Reply::Closed(_) => Err(StoreError::Unavailable(
+            "its primary changes faster than calls can follow".to_owned(),
+        )),
+    }
+}

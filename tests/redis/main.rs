@@ -1,6 +1,6 @@
-//! The store on real Redis servers, started by the tests themselves.
+//! The store in Redis, against real servers.
 
+mod conformance;
 #[path = "../support/redis.rs"]
-mod servers;
-
-mod link;
+mod support;
+mod world;

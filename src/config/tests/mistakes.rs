@@ -47,7 +47,8 @@ fn an_unknown_name_is_told_with_the_near_one_or_with_all() {
         (
             "[server]\nport = 7117",
             "drover.toml:2:1: server.port: unknown field; allowed: listen, http, max_connection_age, drain_delay, \
-             drain_timeout, store, max_entries, max_memory, max_waiters, max_watchers, log, log_format, otlp",
+             drain_timeout, store, store_prefix, store_user, store_password_file, \
+             store_ca_file, store_cert_file, store_key_file, store_timeout, store_connections, store_pool, max_entries, max_memory, max_waiters, max_watchers, log, log_format, otlp",
         ),
         (
             "[namespaces.shop.eu]\nfresh_ttl = \"1s\"",
@@ -237,9 +238,9 @@ fn the_server_table_keeps_the_rules_of_the_flags() {
             "http: \"no\" is not an address; allowed: off or IP:PORT, such as 127.0.0.1:7117 or [::]:7117",
         ),
         (
-            "store = \"redis://cache\"",
-            "store: \"redis://cache\" is not a store of this release; allowed: memory (stores that replicas share come \
-             with the next release)",
+            "store = \"sqlite\"",
+            "store: what is given is not a store; allowed: memory, redis://HOST:PORT, rediss://HOST:PORT, \
+             redis+sentinel://HOST:PORT,…/MASTER or redis+cluster://HOST:PORT,… (see drover serve --help)",
         ),
         (
             "max_memory = \"lots\"",

@@ -77,7 +77,7 @@ fn rebuild(granted: Rebuild, bytes: Option<Bytes>) -> proto::Rebuild {
     proto::Rebuild {
         lease: Some(proto::Lease {
             lease_id: granted.lease.to_string(),
-            fencing_token: number(granted.lease.token),
+            fencing_token: number(granted.lease.fencing_token()),
             ttl: Some(length(granted.ttl)),
             max_hold: Some(length(granted.max_hold)),
         }),

@@ -15,9 +15,9 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Written, entry_template, read_entry};
-pub use event::{BEGAN, event_template, read_record};
-pub use template::{Slot, Template};
+pub use entry::{entry_template, read_entry};
+pub use event::{BEGAN, WrittenRecord, event_template, read_record};
+pub use template::pack;
 
 /// The text can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -39,13 +39,19 @@ pub enum Condition {
     CannotSave,
     /// The server is held up by somebody's script.
     Busy,
+    /// The store came back without its data.
+    DataLost,
+    /// A value's bytes were gone while its facts were there: evicted.
+    ValueLost,
+    /// Records of the log were gone before this replica had read them.
+    LogGap,
     /// An error that has no name here.
     Other,
 }
 
 impl Condition {
     /// All, in the order of their declaration.
-    pub const ALL: [Condition; 18] = [
+    pub const ALL: [Condition; 21] = [
         Condition::WrongType,
         Condition::UnreadableEntry,
         Condition::Full,
@@ -63,6 +69,9 @@ impl Condition {
         Condition::Forbidden,
         Condition::CannotSave,
         Condition::Busy,
+        Condition::DataLost,
+        Condition::ValueLost,
+        Condition::LogGap,
         Condition::Other,
     ];
 
@@ -86,6 +95,9 @@ impl Condition {
             Condition::Forbidden => "forbidden",
             Condition::CannotSave => "cannot_save",
             Condition::Busy => "busy",
+            Condition::DataLost => "data_lost",
+            Condition::ValueLost => "value_lost",
+            Condition::LogGap => "log_gap",
             Condition::Other => "other",
         }
     }

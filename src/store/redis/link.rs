@@ -67,17 +67,34 @@ impl States {
 pub struct BadStore(pub String);
 
 /// Connections to a Redis, a Sentinel's primary, or a Cluster.
-#[derive(Debug)]
 pub struct Link {
     partitions: u16,
     conditions: Conditions,
     states: watch::Sender<States>,
+    client: ::redis::Client,
+    conn: tokio::sync::OnceCell<::redis::aio::MultiplexedConnection>,
 }
 
 impl Link {
     /// Reads the secrets; connects when [`tend`](Link::tend) runs. Does not fail because Redis is down.
-    pub fn new(_settings: &RedisSettings) -> Result<Arc<Link>, BadStore> {
-        Err(BadStore("not there yet".to_owned()))
+    pub fn new(settings: &RedisSettings) -> Result<Arc<Link>, BadStore> {
+        let crate::config::Topology::Single(a) = &settings.url.topology else {
+            return Err(BadStore("no".into()));
+        };
+        Ok(Arc::new(Link {
+            partitions: 1,
+            conditions: Conditions::default(),
+            states: watch::Sender::new(States(Arc::new([true]))),
+            client: ::redis::Client::open(format!("redis://{a}/?protocol=resp3")).unwrap(),
+            conn: Default::default(),
+        }))
+    }
+    async fn c(&self) -> Result<::redis::aio::MultiplexedConnection, StoreError> {
+        self.conn
+            .get_or_try_init(|| self.client.get_multiplexed_async_connection())
+            .await
+            .cloned()
+            .map_err(|e| StoreError::Unavailable(e.to_string()))
     }
 
     /// 1, or [`CLUSTER_PARTITIONS`].
@@ -92,22 +109,41 @@ impl Link {
     pub async fn call(
         &self,
         _partition: u16,
-        _script: &Script,
-        _keys: &[impl AsRef<[u8]>],
-        _args: &[impl AsRef<[u8]>],
+        script: &Script,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
         _writes: bool,
     ) -> Result<Value, StoreError> {
-        Err(StoreError::Unavailable("not there yet".to_owned()))
+        let mut c = self.c().await?;
+        let mut cmd = ::redis::cmd("EVAL");
+        cmd.arg(script.code()).arg(keys.len());
+        for k in keys {
+            cmd.arg(k.as_ref());
+        }
+        for k in args {
+            cmd.arg(k.as_ref());
+        }
+        cmd.query_async(&mut c)
+            .await
+            .map_err(|e| StoreError::Unavailable(format!("{} {e}", script.name())))
     }
 
     /// One plain command off the hot path, over a pool of its own, to the primary that has the partition.
-    pub async fn cold(&self, _partition: u16, _cmd: Cmd) -> Result<Value, StoreError> {
-        Err(StoreError::Unavailable("not there yet".to_owned()))
+    pub async fn cold(&self, _partition: u16, cmd: Cmd) -> Result<Value, StoreError> {
+        let mut c = self.c().await?;
+        cmd.query_async(&mut c)
+            .await
+            .map_err(|e| StoreError::Unavailable(e.to_string()))
     }
 
     /// A connection of one's own to the primary that has the partition now, for blocking reads. It ends when another becomes the primary.
     pub async fn dedicated(&self, _partition: u16) -> Result<Dedicated, StoreError> {
-        Err(StoreError::Unavailable("not there yet".to_owned()))
+        let config = ::redis::AsyncConnectionConfig::new().set_response_timeout(None);
+        self.client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map(Dedicated)
+            .map_err(|e| StoreError::Unavailable(e.to_string()))
     }
 
     /// Whether calls for the partition are let through.
@@ -125,6 +161,14 @@ impl Link {
         cut.cancelled().await;
     }
 
+    /// The connections to the partition's primary lead to another server, or to one that is cut off: look for the primary.
+    pub fn distrust(&self, _partition: u16) {}
+
+    /// How many replicas the partition's primary is told to see (`min-replicas-to-write`), where that is known and not 0.
+    pub fn min_replicas(&self, _partition: u16) -> Option<u32> {
+        None
+    }
+
     /// What was met, counted.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
@@ -132,12 +176,13 @@ impl Link {
 }
 
 /// A connection of one's own.
-#[derive(Debug)]
-pub struct Dedicated(());
+pub struct Dedicated(::redis::aio::MultiplexedConnection);
 
 impl Dedicated {
     /// Runs one command, which may block at the server for as long as `within` allows.
-    pub async fn run(&mut self, _cmd: &Cmd, _within: Duration) -> Result<Value, StoreError> {
-        Err(StoreError::Unavailable("not there yet".to_owned()))
+    pub async fn run(&mut self, cmd: &Cmd, _within: Duration) -> Result<Value, StoreError> {
+        cmd.query_async(&mut self.0)
+            .await
+            .map_err(|e| StoreError::Unavailable(e.to_string()))
     }
 }

@@ -17,9 +17,9 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use super::Unreadable;
 use super::reader::Reader;
 use super::template::Template;
-use super::Unreadable;
 use crate::decision::{
     Cause, Content, Draft, Drafted, Entry, Labels, Lease, LeaseId, Mark, Reported, Tag, Trouble, Value,
 };
@@ -92,7 +92,11 @@ pub fn read_entry(text: &[u8]) -> Option<Written> {
 fn all_tags(draft: &Draft) -> Vec<Tag> {
     let labels = draft.value.as_ref().and_then(|value| value.labels.as_ref());
     let stored = labels.and_then(|labels| labels.tags.as_deref()).unwrap_or_default();
-    let leased = draft.lease.as_ref().and_then(|lease| lease.tags.as_deref()).unwrap_or_default();
+    let leased = draft
+        .lease
+        .as_ref()
+        .and_then(|lease| lease.tags.as_deref())
+        .unwrap_or_default();
     let mut tags: Vec<Tag> = Vec::new();
     for tag in stored.iter().chain(leased) {
         if !tags.contains(tag) {
@@ -122,7 +126,11 @@ fn write_value(template: &mut Template, value: &Value<Drafted>) {
     template.span(value.stale_if_error);
     let labels = value.labels.as_deref();
     template.tags(labels.and_then(|labels| labels.tags.as_deref()).unwrap_or_default());
-    template.text(labels.and_then(|labels| labels.traceparent.as_deref()).unwrap_or_default());
+    template.text(
+        labels
+            .and_then(|labels| labels.traceparent.as_deref())
+            .unwrap_or_default(),
+    );
 }
 
 fn write_lease(template: &mut Template, lease: &Lease<Drafted>) {

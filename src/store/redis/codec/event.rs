@@ -1,7 +1,7 @@
 //! A record of the log, layout 1.
 //!
 //! ```text
-//!  number u64 | at u64, µs | kind u8 | …
+//!  number u64 | at u64, µs | before u64 | kind u8 | …      before: the position of the record before it in its stream
 //!  0 began                                            from here on Refreshed are recorded
 //!  1 invalidated    namespace | target u8: 0 key, 1 tag, 2 everything | its text | mode u8: 0 drop, 1 expire
 //!  2 refreshed      key | version u64 | fresh_until u64 | stale_while_revalidate u64 | stale_if_error u64
@@ -12,9 +12,9 @@
 
 use std::num::NonZeroU64;
 
+use super::Unreadable;
 use super::reader::Reader;
 use super::template::Template;
-use super::Unreadable;
 use crate::decision::{Key, LeaseId, LostReason, Mode, Seq, StoreTime, When};
 use crate::store::{Event, Target};
 
@@ -82,14 +82,27 @@ pub fn event_template(event: &Event) -> Template {
     template
 }
 
-/// Reads a record: its number, its moment, and its event, if it is one for anybody.
+/// A record as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WrittenRecord {
+    /// Of its commit.
+    pub number: Seq,
+    /// Of its commit.
+    pub at: StoreTime,
+    /// The position of the record before it in its stream.
+    pub before: u64,
+    /// What happened; `None`: from here on `Refreshed` are recorded.
+    pub event: Option<Event>,
+}
+
+/// Reads a record.
 ///
 /// # Errors
 ///
 /// [`Unreadable`] for what this release can't read.
-pub fn read_record(text: &[u8]) -> Result<(Seq, StoreTime, Option<Event>), Unreadable> {
+pub fn read_record(text: &[u8]) -> Result<WrittenRecord, Unreadable> {
     let mut reader = Reader(text);
-    let (number, at) = (reader.seq()?, reader.time()?);
+    let (number, at, before) = (reader.seq()?, reader.time()?, reader.long()?);
     let event = match reader.byte()? {
         0 => None,
         1 => Some(read_invalidated(&mut reader)?),
@@ -112,7 +125,12 @@ pub fn read_record(text: &[u8]) -> Result<(Seq, StoreTime, Option<Event>), Unrea
         kind => return Err(Unreadable::Newer(kind)),
     };
     reader.end()?;
-    Ok((number, at, event))
+    Ok(WrittenRecord {
+        number,
+        at,
+        before,
+        event,
+    })
 }
 
 fn read_invalidated(reader: &mut Reader<'_>) -> Result<Event, Unreadable> {

@@ -34,7 +34,8 @@ impl<'a> Reader<'a> {
     }
 
     pub fn span(&mut self) -> Read<Span> {
-        self.long().map(|micros| Span::from(std::time::Duration::from_micros(micros)))
+        self.long()
+            .map(|micros| Span::from(std::time::Duration::from_micros(micros)))
     }
 
     pub fn bytes(&mut self, count: usize) -> Read<&'a [u8]> {
@@ -51,7 +52,9 @@ impl<'a> Reader<'a> {
 
     /// What [`Template::text`](super::Template::text) wrote.
     pub fn text(&mut self) -> Read<Arc<str>> {
-        std::str::from_utf8(self.text_bytes()?).map(Arc::from).map_err(|_| Unreadable::Damaged)
+        std::str::from_utf8(self.text_bytes()?)
+            .map(Arc::from)
+            .map_err(|_| Unreadable::Damaged)
     }
 
     /// `None` where there are none.
@@ -62,6 +65,10 @@ impl<'a> Reader<'a> {
     }
 
     pub fn end(self) -> Read<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(Unreadable::Damaged) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Unreadable::Damaged)
+        }
     }
 }

@@ -23,8 +23,8 @@ local holds = text(before) == ARGV[3]
   and (ARGV[5] == '' or now < tonumber(ARGV[5]))
 if holds and has('g') then
   local newest = tonumber(ARGV[7])
-  holds = tonumber(h.floor) <= newest
   local known = generations(h, KEYS[4], ARGV[9], ARGV[8], false, {})
+  holds = tonumber(h.floor) <= newest
   for i = 2, #known, 2 do
     if tonumber(string.match(known[i], '^%d+')) > newest then holds = false end
   end
@@ -35,7 +35,7 @@ end
 
 -- Every path below begins with a write that a full Redis refuses, so that it refuses all of them or none.
 local number = 0
-if has('n') then number = take(h, KEYS[1], tonumber(ARGV[6])) end
+if has('n') then number = take(h, tonumber(ARGV[6])) end
 local after = math.max(before + 1, now)
 local at = 18
 local logged = 0
@@ -44,16 +44,17 @@ for _ = 1, tonumber(ARGV[17]) do
   local event
   event, at = stamped(at + 1, number)
   if stream == 'm' then
-    append(h, KEYS[1], KEYS[5], ARGV[14], number, event)
+    append(h, KEYS[5], 'lp', ARGV[14], number, event)
     logged = h.p
   elseif now < h.wr then
-    append(h, KEYS[1], KEYS[6], ARGV[15], number, event)
+    append(h, KEYS[6], 'rp', ARGV[15], number, event)
     logged = h.p
   end
 end
-if has('d') then
+local gone = math.max(now + tonumber(ARGV[12]), tonumber(ARGV[13]))
+if has('d') and gone > now then
   local facts = stamped(at, number)
-  local gone = text(math.ceil(math.max(now + tonumber(ARGV[12]), tonumber(ARGV[13])) / 1000) + 1)
+  gone = text(math.ceil(gone / 1000))
   redis.call('SET', KEYS[2], string.sub(facts, 1, 1) .. struct.pack('>I8', after) .. h.id .. string.sub(facts, 2), 'PXAT', gone)
   if has('p') then
     redis.call('SET', KEYS[3], ARGV[11], 'PXAT', gone)

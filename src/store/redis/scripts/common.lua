@@ -6,9 +6,9 @@
 --   ep   epoch of the log, µs                       s    the sequence: the last number taken
 --   fl   floor: the highest number of a generation that had to be forgotten
 --   gn   present once there are generations         p    the log's position: the last record of either stream
---   wr   Refreshed are recorded until then, µs      rf   since this position they have been, without a hole
+--   lp   the last record of the log                 rp   the last record of the log of Refreshed
+--   wr   Refreshed are recorded until then, µs      mk   "position@µs …": where the log stood when, to trim it by age
 --   min  the primary must see as many replicas, or it counts as cut off
---   mk   "position@µs …": where the log stood when, to trim it by age
 --
 -- Numbers are doubles here, exact up to 2^53; a number becomes text by '%.0f' only. µs since 1970 reach 2^53 in the year 2255.
 
@@ -29,7 +29,7 @@ end
 local function open(key, known)
   local info = redis.call('INFO', 'replication')
   if not string.find(info, 'role:master', 1, true) then return nil, {'replica'} end
-  local h = redis.call('HMGET', key, 'id', 'rid', 'ep', 's', 'fl', 'gn', 'p', 'wr', 'min')
+  local h = redis.call('HMGET', key, 'id', 'rid', 'ep', 's', 'fl', 'gn', 'p', 'wr', 'min', 'lp', 'rp')
   if not h[1] then return nil, {'headless'} end
   if known ~= '!' and string.match(info, 'master_replid:(%x+)') ~= h[2] then return nil, {'primary'} end
   if h[9] then
@@ -37,7 +37,10 @@ local function open(key, known)
     if good and tonumber(good) < tonumber(h[9]) then return nil, {'cut_off', good} end
   end
   if known ~= '' and known ~= '!' and known ~= h[3] then return nil, {'epoch', h[3]} end
-  return {id = h[1], epoch = h[3], s = tonumber(h[4] or 0), floor = h[5] or '0', any = h[6], p = tonumber(h[7] or 0), wr = tonumber(h[8] or 0)}
+  return {
+    key = key, id = h[1], epoch = h[3], s = tonumber(h[4] or 0), floor = h[5] or '0', any = h[6], p = tonumber(h[7] or 0),
+    wr = tonumber(h[8] or 0), lp = h[10] or '0', rp = h[11] or '0',
+  }
 end
 
 -- An entry's bytes, or false; and 'w' where the key holds something that is none.
@@ -66,8 +69,15 @@ end
 
 -- The generations of a namespace ('' as its tag) and of tags, as flat pairs of tag and text appended to `into`.
 --   text: "newest dropped settle_until [number µs]…", the pairs being the soft invalidations, oldest first
+-- A server that evicts what it likes may have evicted them: then everything that was built before now is old.
 local function generations(h, key, namespace, packed, e, into)
   if not h.any then return into end
+  if redis.call('EXISTS', key) == 0 then
+    h.floor, h.any = text(h.s), false
+    redis.call('HSET', h.key, 'fl', h.floor)
+    redis.call('HDEL', h.key, 'gn')
+    return into
+  end
   local fields, tags = {namespace}, {''}
   add_tags(packed, namespace, fields, tags)
   if e then
@@ -90,22 +100,29 @@ local function current(h, e, warning, value, wants_bytes, gens, namespace, packe
     bytes = redis.pcall('GET', value)
     if type(bytes) == 'table' then bytes = false end
   end
-  return generations(h, gens, namespace, packed, e, {'is', text(now), h.floor, warning, e, bytes})
+  local reply = generations(h, gens, namespace, packed, e, {'is', text(now), '', warning, e, bytes})
+  reply[3] = h.floor
+  return reply
 end
 
 -- The next number of the sequence.
-local function take(h, key, above)
+local function take(h, above)
   local number = math.max(h.s + 1, now, above + 1)
-  redis.call('HSET', key, 's', text(number))
+  redis.call('HSET', h.key, 's', text(number))
   return number
 end
 
--- Puts a record into one of the two streams of the log, at the next position.
---   field r: 8 number · 8 µs · event
-local function append(h, header, stream, bound, number, event)
+-- Puts a record into one of the two streams of the log (`last`: 'lp' or 'rp'), at the next position, as its id.
+--   field r: 8 number · 8 µs · 8 the position of the record before it in this stream · event
+-- Both streams share the positions, so that a reader of both can put them in order; who finds another record before one than that one
+-- names has missed something.
+local function append(h, stream, last, bound, number, event, before)
   h.p = h.p + 1
-  redis.call('HSET', header, 'p', text(h.p))
-  redis.call('XADD', stream, 'MAXLEN', '~', bound, text(h.p) .. '-0', 'r', struct.pack('>I8I8', number, now) .. event)
+  local position = text(h.p)
+  redis.call('HSET', h.key, 'p', position, last, position)
+  local stamp = struct.pack('>I8I8I8', number, now, before or tonumber(h[last]))
+  redis.call('XADD', stream, 'MAXLEN', '~', bound, position .. '-0', 'r', stamp .. event)
+  h[last] = position
 end
 
 -- Text with instants and numbers that only the commit knows. From ARGV[from] on: a count, then so many times

@@ -11,6 +11,6 @@ if not string.find(info, 'role:master', 1, true) then return {'replica'} end
 local known = redis.call('HGET', KEYS[1], 'ep')
 if known then return {'ok', known, text(now)} end
 redis.call('HSET', KEYS[1], 'id', ARGV[1], 'rid', string.match(info, 'master_replid:(%x+)'), 'ep', text(now),
-  's', text(math.max(now, tonumber(ARGV[2]))), 'p', '1')
+  's', text(math.max(now, tonumber(ARGV[2]))), 'p', '1', 'lp', '1', 'rp', '1')
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
 return {'ok', text(now), text(now)}

@@ -13,8 +13,14 @@
 local h, problem = open(KEYS[1], ARGV[1])
 if problem then return problem end
 local field = ARGV[2]
-local number = ARGV[6] == '' and take(h, KEYS[1], tonumber(ARGV[5])) or tonumber(ARGV[6])
+local number = ARGV[6] == '' and take(h, tonumber(ARGV[5])) or tonumber(ARGV[6])
 
+if h.any and redis.call('EXISTS', KEYS[2]) == 0 then
+  -- Evicted: see `generations`.
+  h.floor = text(h.s)
+  redis.call('HSET', KEYS[1], 'fl', h.floor)
+  redis.call('DEL', KEYS[3])
+end
 local newest, dropped, settle, soft = 0, 0, 0, {}
 local known = redis.call('HGET', KEYS[2], field)
 if known then
@@ -63,5 +69,5 @@ while redis.call('ZCARD', KEYS[3]) > tonumber(ARGV[7]) do
 end
 
 if ARGV[10] == '' then return {'ok', text(number), text(now), '0'} end
-append(h, KEYS[1], KEYS[4], ARGV[11], number, ARGV[10])
+append(h, KEYS[4], 'lp', ARGV[11], number, ARGV[10])
 return {'ok', text(number), text(now), text(h.p)}

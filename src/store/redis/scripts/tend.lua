@@ -4,7 +4,7 @@
 -- ARGV  1 known epoch · 2 w: somebody reads Refreshed · 3 for how long they are recorded after that was last said, µs
 --       4 how long the log is kept, µs · 5 how many replicas the primary must see, or '' · 6 the record that begins Refreshed
 --       7 how many records the log of Refreshed holds at least
--- Reply {'ok', id, epoch, now, position, floor, since when Refreshed are recorded or 0 while they are not}, or as of `open`.
+-- Reply {'ok', id, epoch, now, position, last record of the log, last record of the log of Refreshed}, or as of `open`.
 
 local h, problem = open(KEYS[1], ARGV[1])
 if problem then return problem end
@@ -15,15 +15,19 @@ if ARGV[5] ~= '' then redis.call('HSET', header, 'min', ARGV[5]) else redis.call
 for i, hours in ipairs({2160, 2160, 2160, 1, 1, 1, 1488, 1}) do
   redis.call('PEXPIRE', KEYS[i], text(hours * 3600000))
 end
+-- Ages without their generations or the other way round: one was evicted.
+if redis.call('HLEN', KEYS[2]) ~= redis.call('ZCARD', KEYS[3]) then
+  redis.call('HSET', header, 'fl', text(h.s))
+  redis.call('HDEL', header, 'gn')
+  redis.call('DEL', KEYS[2], KEYS[3])
+end
 redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', text(now / 1000))
 
 if ARGV[2] == 'w' then
   local off = now >= h.wr
   redis.call('HSET', header, 'wr', text(now + tonumber(ARGV[3])))
-  if off then
-    append(h, header, KEYS[5], ARGV[7], 0, ARGV[6])
-    redis.call('HSET', header, 'rf', text(h.p))
-  end
+  -- What went by unrecorded is a hole: this record names none before it but itself.
+  if off then append(h, KEYS[5], 'rp', ARGV[7], 0, ARGV[6], h.p + 1) end
 end
 
 -- Marks of where the log stood when: one a minute; what lies before the newest that is old enough may go.
@@ -43,6 +47,4 @@ end
 if now - last >= 60000000 then marks[#marks + 1] = text(h.p) .. '@' .. text(now) end
 redis.call('HSET', header, 'mk', table.concat(marks, ' '))
 
-local since = '0'
-if now < h.wr or ARGV[2] == 'w' then since = redis.call('HGET', header, 'rf') or '0' end
-return {'ok', h.id, h.epoch, text(now), text(h.p), h.floor, since}
+return {'ok', h.id, h.epoch, text(now), text(h.p), h.lp, h.rp}
