@@ -99,10 +99,7 @@ fn numbers(seen: &Seen<'_>, op: &Op) -> Vec<Number> {
 pub fn same_question(one: &Op, other: &Op) -> bool {
     match (one.question(), other.question()) {
         (Some(mine), Some(theirs)) => {
-            mine.request != 0
-                && mine.request == theirs.request
-                && mine.key == theirs.key
-                && one.client == other.client
+            mine.request != 0 && mine.request == theirs.request && mine.key == theirs.key && one.client == other.client
         }
         _ => false,
     }
@@ -233,9 +230,11 @@ pub fn only_the_owner_renews(seen: &Seen<'_>, found: &mut Found) {
             found.add(Promise::OwnerOnly, what);
         }
         let over = over_by(seen, *key, *lease, op.invoked.place);
-        let stepped = seen.lapsed(over.saturating_sub(seen.history.terms.longest_lease), op.ended.at, |kind| {
-            kind == Kind::Stepped
-        });
+        let stepped = seen.lapsed(
+            over.saturating_sub(seen.history.terms.longest_lease),
+            op.ended.at,
+            |kind| kind == Kind::Stepped,
+        );
         if op.invoked.at > over && !stepped {
             let what = format!("revived, it was over by {over} µs: {op:?}");
             found.add(Promise::OwnerOnly, what);
@@ -252,13 +251,13 @@ pub fn over_by(seen: &Seen<'_>, key: u32, lease: LeaseId, place: u64) -> u64 {
     let granted = of_lease.grants.iter().filter_map(|index| seen.grant(*index));
     let granted = granted.map(|(_, _, grant)| grant.over_by).max().unwrap_or_default();
     let renewals = of_lease.renewals.iter().map(|index| &seen.ops[*index]);
-    let renewed = renewals.filter(|renewal| renewal.invoked.place < place).map(|renewal| {
-        match renewal.end {
+    let renewed = renewals
+        .filter(|renewal| renewal.invoked.place < place)
+        .map(|renewal| match renewal.end {
             End::Renewed(ttl) => renewal.ended.at + ttl,
             End::Unknown(_) => renewal.until.at.saturating_add(terms.longest_lease),
             _ => 0,
-        }
-    });
+        });
     renewed.max().unwrap_or_default().max(granted)
 }
 

@@ -70,7 +70,9 @@ pub fn each_grant_has_a_reason(seen: &Seen<'_>, found: &mut Found) {
         let key = key as u32;
         let mut reasons = 1;
         for index in &of_key.grants {
-            let Some((_, op, grant)) = seen.grant(*index) else { continue };
+            let Some((_, op, grant)) = seen.grant(*index) else {
+                continue;
+            };
             let insists = op
                 .question()
                 .is_some_and(|asked| asked.intent != Intent::Use || asked.newer_than != 0);

@@ -48,7 +48,10 @@ pub fn only_what_was_accepted_is_served(seen: &Seen<'_>, found: &mut Found) {
     let mut writers: HashMap<(u32, u64), Vec<&Op>> = HashMap::new();
     for op in seen.ops {
         if let Some(report) = op.report().filter(|_| op.may_have_been_done())
-            && matches!(report.outcome, Outcome::Built | Outcome::NotModified | Outcome::NotStored)
+            && matches!(
+                report.outcome,
+                Outcome::Built | Outcome::NotModified | Outcome::NotStored
+            )
         {
             writers.entry((report.key, report.lease.token.0)).or_default().push(op);
         }

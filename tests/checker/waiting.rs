@@ -114,7 +114,10 @@ pub fn values_reach_those_who_wait(seen: &Seen<'_>, found: &mut Found) {
     let terms = &seen.history.terms;
     for (key, of_key) in seen.keys.iter().enumerate() {
         let mut values: Vec<&Op> = of_key.reports.iter().map(|index| &seen.ops[*index]).collect();
-        values.retain(|op| op.accepted().is_some_and(|(_, accepted)| accepted.fresh_for > Some(terms.notice)));
+        values.retain(|op| {
+            op.accepted()
+                .is_some_and(|(_, accepted)| accepted.fresh_for > Some(terms.notice))
+        });
         for op in of_key.acquires.iter().map(|index| &seen.ops[*index]) {
             let Some(question) = op.question().filter(|q| matches!(q.intent, Intent::Use | Intent::Read)) else {
                 continue;

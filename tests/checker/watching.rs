@@ -92,7 +92,11 @@ impl<'a> Stream<'a> {
 
     fn misses(&self, seen: &Seen<'_>, target: Target, op: &Op) -> Option<&'static str> {
         let (targets, mode, done) = op.invalidated()?;
-        let number = targets.iter().zip(&done.numbers).find(|(other, _)| **other == target)?.1;
+        let number = targets
+            .iter()
+            .zip(&done.numbers)
+            .find(|(other, _)| **other == target)?
+            .1;
         let counts = seen.history.terms.one_sequence || matches!(target, Target::Key(_));
         let tells = |(place, _, version, told): &&(u64, u64, u64, Mode)| {
             *place > op.invoked.place && (!counts || version >= number) && (*told == Mode::Drop || *told == mode)
@@ -126,28 +130,21 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// Of each target by itself: between keys there is no order.
 fn numbers_grow(seen: &Seen<'_>, watcher: &Watcher, found: &mut Found) {
     let mut last: HashMap<Target, u64> = HashMap::new();
     for told in &watcher.told {
         match &told.what {
             What::Invalidated { targets, version, .. } => {
-                let one = [Target::Everything(u16::MAX)];
-                let counted: &[Target] = if seen.history.terms.one_sequence {
-                    &one
-                } else {
-                    targets
-                };
-                for target in counted {
-                    // Of several names in one event, only the largest number is told, and for keys.
-                    let alone = targets.len() == 1 && matches!(target, Target::Key(_));
-                    if !seen.history.terms.one_sequence && !alone {
-                        continue;
-                    }
-                    let before = last.insert(*target, *version);
-                    if before.is_some_and(|before| before >= *version) {
-                        let what = format!("{}: {told:?} was told after {before:?}", watcher.name);
-                        found.add(Promise::Watch, what);
-                    }
+                // Of several names in one event only the largest number is told; and numbers of tags come from where their home is.
+                let [target] = targets[..] else { continue };
+                if !seen.history.terms.one_sequence && !matches!(target, Target::Key(_)) {
+                    continue;
+                }
+                let before = last.insert(target, *version);
+                if before.is_some_and(|before| before >= *version) {
+                    let what = format!("{}: {told:?} was told after {before:?}", watcher.name);
+                    found.add(Promise::Watch, what);
                 }
             }
             What::Reset(_) => last.clear(),

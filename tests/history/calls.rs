@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,15 +38,18 @@ pub struct Lines {
 }
 
 impl Lines {
-    pub fn to(fronts: &[std::net::SocketAddr], recorder: &Arc<Recorder>, names: &Arc<Names>) -> Lines {
-        let service = |front: &std::net::SocketAddr| {
-            let endpoint = Endpoint::from_shared(format!("http://{front}")).expect("an address");
-            let channel = endpoint
-                .connect_timeout(CONNECT)
-                .http2_keep_alive_interval(KEEPALIVE)
-                .keep_alive_timeout(KEEPALIVE)
-                .connect_lazy();
-            Service::new(channel)
+    /// `keepalive`: it notices by itself when nothing comes through any more.
+    pub fn to(fronts: &[SocketAddr], recorder: &Arc<Recorder>, names: &Arc<Names>, keepalive: bool) -> Lines {
+        let service = |front: &SocketAddr| {
+            let mut endpoint = Endpoint::from_shared(format!("http://{front}"))
+                .expect("an address")
+                .connect_timeout(CONNECT);
+            if keepalive {
+                endpoint = endpoint
+                    .http2_keep_alive_interval(KEEPALIVE)
+                    .keep_alive_timeout(KEEPALIVE);
+            }
+            Service::new(endpoint.connect_lazy())
         };
         Lines {
             services: fronts.iter().map(service).collect(),
@@ -283,7 +287,9 @@ fn reported(answer: &proto::ReportValueResponse, outcome: Outcome) -> End {
         });
     }
     let kept = answer.expiry.as_ref().filter(|_| outcome != Outcome::NotStored);
-    let fresh_for = kept.map(|expiry| micros(&expiry.fresh_for)).filter(|length| *length > 0);
+    let fresh_for = kept
+        .map(|expiry| micros(&expiry.fresh_for))
+        .filter(|length| *length > 0);
     End::Accepted(Accepted {
         version: answer.version as u64,
         fresh_for,

@@ -122,7 +122,8 @@ impl Client {
             let key = self.key(STILL);
             if self.chance(0.000_5) {
                 let who = self.somewhere();
-                self.make_old(who, STILL, vec![Target::Key(key)], proto::Mode::Drop, 0).await;
+                self.make_old(who, STILL, vec![Target::Key(key)], proto::Mode::Drop, 0)
+                    .await;
                 continue;
             }
             let intent = if self.chance(0.2) { Intent::Read } else { Intent::Use };
@@ -203,7 +204,15 @@ impl Client {
             84..90 => Intent::Force,
             _ => Intent::Read,
         };
-        let wait = self.one_of(&[None, None, Some(0), Some(0), Some(30_000), Some(250_000), Some(1_500_000)]);
+        let wait = self.one_of(&[
+            None,
+            None,
+            Some(0),
+            Some(0),
+            Some(30_000),
+            Some(250_000),
+            Some(1_500_000),
+        ]);
         let (mut request, mut question) = self.plain(key, intent, wait);
         self.questions += 1;
         if self.chance(0.3) || self.manners.twice {
@@ -442,8 +451,8 @@ impl Client {
     }
 
     async fn renew(&mut self, key: u32, lease: LeaseId) {
-        let (namespace, name) = self.lines.names.key(key);
         let ttl = self.chance(0.5).then(|| self.rng.random_range(100_000..=LONGEST_LEASE));
+        let (namespace, name) = self.lines.names.key(key);
         let request = proto::RenewLeaseRequest {
             namespace: namespace.to_owned(),
             key: name.to_owned(),

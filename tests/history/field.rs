@@ -1,16 +1,18 @@
 //! Where a run takes place: replicas of drover, each behind a cable, over one store, of which each replica has a cable too.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::faults::clocks;
 use crate::names::{Names, POLICIES};
 use crate::proxy::{Mode, Proxy};
 use crate::recorder::Recorder;
 use crate::replica::{Replica, Start, tail};
-use crate::support::{Cluster, Sentinels, Server};
+use crate::support::{Cluster, Sentinels, Server, wait_until};
 
 /// What the replicas share.
 pub enum Shared {
@@ -37,8 +39,8 @@ pub struct Layout {
     pub kind: Kind,
     /// Lines of configuration for every Redis server.
     pub redis: Vec<String>,
-    /// The environment of Redis.
-    pub redis_environment: Vec<(String, String)>,
+    /// Its clock can be set.
+    pub redis_clock: bool,
     /// The environment of each replica.
     pub environments: [Vec<(String, String)>; 3],
 }
@@ -60,36 +62,29 @@ pub struct Field {
     pub shared: Shared,
     pub recorder: Arc<Recorder>,
     pub names: Arc<Names>,
+    /// The file by which the clock of Redis is set.
+    pub redis_clock: Option<PathBuf>,
     folder: TempDir,
 }
-
-/// A replica answers its store's death within this.
-const STORE_TIMEOUT: &str = "1s";
 
 impl Field {
     pub async fn lay(layout: &Layout) -> Field {
         let folder = TempDir::new().expect("a temporary directory");
         std::fs::write(folder.path().join("drover.toml"), POLICIES).expect("a temporary directory");
-        let shared = tokio::task::block_in_place(|| share(layout));
+        let clock = layout.redis_clock.then(|| folder.path().join("clock"));
         let mut field = Field {
             replicas: Vec::new(),
             backs: Vec::new(),
-            shared: match shared {
-                Shared::Pair(pair) => Shared::Pair(Box::new(pair.join().await)),
-                shared => shared,
-            },
+            shared: share(layout, clock.as_deref()).await,
             recorder: Arc::new(Recorder::new()),
             names: Arc::new(Names::new()),
+            redis_clock: clock,
             folder,
         };
         let count = if layout.kind == Kind::Memory { 1 } else { 3 };
         for number in 0..count {
             let store = field.store_url().await;
             let start = Start {
-                options: match layout.kind {
-                    Kind::Memory => Vec::new(),
-                    _ => vec!["--store-timeout".to_owned(), STORE_TIMEOUT.to_owned()],
-                },
                 store,
                 environment: layout.environments[number].clone(),
             };
@@ -156,27 +151,33 @@ impl Field {
     }
 }
 
-fn share(layout: &Layout) -> Shared {
+async fn share(layout: &Layout, clock: Option<&Path>) -> Shared {
     let lines: Vec<&str> = layout.redis.iter().map(String::as_str).collect();
     match layout.kind {
         Kind::Memory => Shared::Memory,
-        Kind::Single => Shared::Single(Server::with_environment(&lines, &layout.redis_environment)),
-        Kind::Pair => Shared::Pair(Box::new(Pair {
-            primary: Server::with(&lines),
-            follower: Server::with(&lines),
-            cable: Proxy::nowhere(),
+        Kind::Single => Shared::Single(tokio::task::block_in_place(|| {
+            let environment = clock.map(clocks::of_redis).unwrap_or_default();
+            Server::with_environment(&lines, &environment)
         })),
-        Kind::Sentinels => Shared::Sentinels(Box::new(Sentinels::with(3, &lines, &[]))),
-        Kind::Cluster => Shared::Cluster(Box::new(Cluster::with(1, &lines))),
+        Kind::Pair => Shared::Pair(Box::new(Pair::start(&lines).await)),
+        Kind::Sentinels => {
+            let sentinels = tokio::task::block_in_place(|| Sentinels::with(3, &lines, &[]));
+            Shared::Sentinels(Box::new(sentinels))
+        }
+        Kind::Cluster => Shared::Cluster(Box::new(tokio::task::block_in_place(|| Cluster::with(1, &lines)))),
     }
 }
 
 impl Pair {
-    /// The follower follows through a cable.
-    async fn join(mut self) -> Pair {
-        self.cable = Proxy::to(local(self.primary.port())).await;
-        self.follow().await;
-        self
+    async fn start(lines: &[&str]) -> Pair {
+        let (primary, follower) = tokio::task::block_in_place(|| (Server::with(lines), Server::with(lines)));
+        let mut pair = Pair {
+            cable: Proxy::to(local(primary.port())).await,
+            primary,
+            follower,
+        };
+        pair.follow().await;
+        pair
     }
 
     /// Has the follower follow, and waits until it has all.
@@ -184,11 +185,12 @@ impl Pair {
         self.cable.lead_to(local(self.primary.port()));
         self.cable.set(Mode::PASS);
         let port = self.cable.address.port().to_string();
-        tokio::task::block_in_place(|| self.follower.ask::<()>(&["REPLICAOF", "127.0.0.1", &port]));
-        crate::support::until("the follower follows", || {
-            tokio::task::block_in_place(|| self.follower.info("master_link_status")) == "up"
-        })
-        .await;
+        tokio::task::block_in_place(|| {
+            self.follower.ask::<()>(&["REPLICAOF", "127.0.0.1", &port]);
+            wait_until("the follower follows", || {
+                self.follower.info("master_link_status") == "up"
+            });
+        });
     }
 }
 

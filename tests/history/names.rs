@@ -118,21 +118,27 @@ impl Names {
 
     /// Keys with this beginning, over all namespaces.
     pub fn with_prefix(&self, prefix: &str) -> Vec<u32> {
-        let named = self.keys.iter().zip(0..).filter(|((_, name), _)| name.starts_with(prefix));
+        let named = self
+            .keys
+            .iter()
+            .zip(0..)
+            .filter(|((_, name), _)| name.starts_with(prefix));
         named.map(|(_, number)| number).collect()
     }
 
-    /// Keys that nobody uses, so many and of both prefixes that each partition has some: an invalidation of them comes
-    /// after all others.
+    /// Keys that nobody uses, so many that each partition has some: an invalidation of them comes after all others. The last are those
+    /// that watchers with a prefix hear of.
     pub fn marks(&self) -> Vec<String> {
-        (0..200)
-            .map(|number| format!("{}-mark-{number}", if number % 2 == 0 { "a" } else { "b" }))
-            .collect()
+        let mark = |number: u32| format!("{}-mark-{number}", if number < 100 { "b" } else { "a" });
+        (0..200).map(mark).collect()
     }
 
     /// The targets of an event, as far as they count.
     pub fn targets(&self, namespace: &str, keys: &[String], tags: &[String], everything: bool) -> Vec<Target> {
-        let keys = keys.iter().filter_map(|key| self.number(namespace, key)).map(Target::Key);
+        let keys = keys
+            .iter()
+            .filter_map(|key| self.number(namespace, key))
+            .map(Target::Key);
         let tags = tags.iter().filter_map(|tag| self.tag_number(tag)).map(Target::Tag);
         let all = self.namespace_number(namespace).filter(|_| everything);
         keys.chain(tags).chain(all.map(Target::Everything)).collect()

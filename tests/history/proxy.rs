@@ -134,7 +134,13 @@ async fn carry(client: TcpStream, upstream: SocketAddr, modes: watch::Receiver<M
     reset(&server);
     let lost = Arc::new(CancellationToken::new());
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let up = pump(from_client, to_server, modes.clone(), |mode| mode.to_server, lost.clone());
+    let up = pump(
+        from_client,
+        to_server,
+        modes.clone(),
+        |mode| mode.to_server,
+        lost.clone(),
+    );
     let down = pump(from_server, to_client, modes, |mode| mode.to_client, lost);
     tokio::select! {
         () = cut.cancelled() => {}
@@ -145,9 +151,10 @@ async fn carry(client: TcpStream, upstream: SocketAddr, modes: watch::Receiver<M
 /// Waits until the cable is whole; one that swallows is never again for who is connecting.
 async fn pass(modes: &watch::Receiver<Mode>, way: fn(&Mode) -> Way) {
     let mut modes = modes.clone();
-    let whole = modes.wait_for(|mode| !matches!(way(mode), Way::Stall | Way::Swallow)).await;
-    if whole.is_err() {
-        std::future::pending::<()>().await;
+    while matches!(way(&modes.borrow_and_update()), Way::Stall | Way::Swallow) {
+        if modes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -41,7 +41,9 @@ impl Recorder {
     pub fn moment(&self) -> Moment {
         let now = self.started.elapsed().as_nanos() as u64;
         let next = |last: u64| now.max(last + 1);
-        let last = self.place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |last| Some(next(last)));
+        let last = self
+            .place
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |last| Some(next(last)));
         let place = next(last.unwrap_or_default());
         Moment {
             place,

@@ -18,8 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Start {
     pub store: String,
-    /// Further options of `drover serve`.
-    pub options: Vec<String>,
     pub environment: Vec<(String, String)>,
 }
 
@@ -52,13 +50,16 @@ impl Replica {
 
     /// Starts the process anew, on other ports.
     pub async fn run(&mut self) {
-        let log = File::options().create(true).append(true).open(self.log()).expect("a file");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .expect("a file");
         let mut child = Command::new(env!("CARGO_BIN_EXE_drover"))
             .args(["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
             .args(["--store", &self.start.store])
             .arg("--config")
             .arg(self.folder.join("drover.toml"))
-            .args(&self.start.options)
             .envs(self.start.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -129,8 +129,16 @@ impl Subscriber {
         let (acks, said) = mpsc::channel(64);
         let names = &self.lines.names;
         let subscribe = proto::Subscribe {
-            namespaces: self.watcher.namespaces.iter().map(|number| names.namespace(*number).to_owned()).collect(),
-            key_prefixes: (!self.habits.prefix.is_empty()).then(|| self.habits.prefix.to_owned()).into_iter().collect(),
+            namespaces: self
+                .watcher
+                .namespaces
+                .iter()
+                .map(|number| names.namespace(*number).to_owned())
+                .collect(),
+            key_prefixes: (!self.habits.prefix.is_empty())
+                .then(|| self.habits.prefix.to_owned())
+                .into_iter()
+                .collect(),
             // It is told, too, of what becomes of a client's leases.
             holder: holder(self.number),
             resume_from: self.cursor.clone(),
@@ -312,7 +320,9 @@ impl Subscriber {
         if let (Some(key), Some(hit), End::Hit(_)) = (op.key(), op.hit(), &op.end) {
             let namespace = self.lines.names.namespace_of(key);
             let tags = hit.tags.iter().map(|tag| Target::Tag(*tag));
-            let mut targets = [Target::Key(key), Target::Everything(namespace)].into_iter().chain(tags);
+            let mut targets = [Target::Key(key), Target::Everything(namespace)]
+                .into_iter()
+                .chain(tags);
             let since = op.invoked.place;
             let is_old = targets.any(|target| self.made_old.get(&target).is_some_and(|place| *place > since));
             let begun = self.all_old.max(self.started());
