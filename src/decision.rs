@@ -18,18 +18,22 @@
 //! | the decision table | [`acquire`] |
 //! | how a lease ends | [`report()`], [`invalidate()`], [`revoke`], [`give_back`] |
 //! | how long a value lives | [`Planned`], [`Expiry`], [`Jitter`] |
+//! | what changes while the store does not answer, and after | [`DEGRADED_LIFE`], [`Reentry`] |
 
 mod acquire;
 mod ask;
 mod backoff;
+mod degraded;
 mod draw;
 mod entry;
 mod generation;
 mod ids;
 mod invalidate;
+mod later;
 mod lifetime;
 mod outcome;
 mod policy;
+mod reentry;
 mod renew;
 mod report;
 mod stamp;
@@ -39,9 +43,10 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{acquire, facts, granted, instead, lease_length, trouble};
+pub use acquire::{acquire, behind, facts, granted, lease_length, trouble};
 pub use ask::{Ask, Intent, TOKEN_AHEAD, tags_asked};
-pub use backoff::fan;
+pub use backoff::{fan, scattered};
+pub use degraded::DEGRADED_LIFE;
 pub use draw::{Draw, Purpose};
 pub use entry::{
     Cause, Content, Draft, Drafted, Entry, HAND_OVER, Labels, Lease, Mark, Number, REMEMBER_REPORT, Reported, Stage,
@@ -58,6 +63,7 @@ pub use outcome::{
 pub use policy::{
     Backoff, Jitter, JitterAmount, JitterMode, LONGEST, MAX_VALUE_BYTES, Policy, PolicyError, SHORTEST_LEASE, StoreDown,
 };
+pub use reentry::Reentry;
 pub use renew::{give_back, renew, revoke};
 pub use report::{Outcome, Report, accepted, report};
 pub use time::{Span, StoreTime, When, micros};

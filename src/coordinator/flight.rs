@@ -12,63 +12,110 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::flights::{Flight, Judgement, Reply, Walk};
-use super::{Coordinator, Granting, RETRY_SOON};
-use crate::decision::{self, Answer, Ask, Decision, Grant, Intent, Policy, Seq};
-use crate::store::{Loaded, StoreError, Want};
+use super::ask::Seen;
+use super::flights::{Farewell, Flight, Judgement, Reply, Turn, Waiter, Walk};
+use super::grant::Granting;
+use super::{Coordinator, RETRY_SOON};
+use crate::decision::{self, Answer, Decision, Grant, Intent, Key, Policy, Seq};
+use crate::store::{StoreError, Want};
 
 /// While callers are parked, their key is loaded at least this often.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
+/// A load that fails for the second time in a row is no accident.
+const IN_A_ROW: u32 = 2;
+
+/// What the task of a flight knows from one look to the next.
+#[derive(Default)]
+struct Care {
+    /// When the queue's oldest may be granted the key, after a loss of the store.
+    due: Option<Instant>,
+    /// Looks that failed in a row.
+    failures: u32,
+}
+
 impl Coordinator {
     /// Looks after a flight until nobody is parked in it any more.
     pub(super) async fn fly(self: Arc<Self>, flight: Arc<Flight>) {
+        let mut care = Care::default();
         loop {
-            let look_again = self.look(&flight).await;
+            let look_again = self.look(&flight, &mut care).await;
             if self.flights.close(&flight) {
                 return;
             }
             // Rung for, or time to look in any case: both are answered by looking.
-            let _ = tokio::time::timeout_at(look_again, flight.bell.notified()).await;
+            let _ = tokio::time::timeout_at(look_again, flight.rung()).await;
         }
     }
 
     /// Loads the key once and answers whom it can. When to look again, unless rung for.
-    async fn look(self: &Arc<Self>, flight: &Arc<Flight>) -> Instant {
+    async fn look(self: &Arc<Self>, flight: &Arc<Flight>, care: &mut Care) -> Instant {
         let cohort = flight.cohort();
-        if self.is_draining() {
-            self.dismiss(flight);
+        let policy = match self.stay(&flight.key) {
+            Ok(policy) => policy,
+            Err(farewell) => {
+                self.dismiss(flight, &farewell);
+                return Instant::now() + AT_LEAST_EVERY;
+            }
+        };
+        if self.flights.is_granting(&flight.key) {
+            // Whoever it is tells when that is over: it is what these callers wait for.
             return Instant::now() + AT_LEAST_EVERY;
         }
-        let Some(policy) = self.policies.of(flight.key.namespace()) else {
-            // The namespace has gone with a reload of the policy file: nobody may wait in it.
-            self.dismiss(flight);
-            return Instant::now() + AT_LEAST_EVERY;
-        };
-        match self
-            .store
-            .load(
-                &flight.key,
-                &[],
-                Want {
-                    bytes: true,
-                    rings: true,
-                },
-            )
-            .await
-        {
-            Ok(loaded) => self.serve(flight, cohort, loaded, &policy).await,
+        match self.look_now(flight, cohort, &policy, care).await {
+            Ok(look_again) => {
+                care.failures = 0;
+                look_again
+            }
             Err(error) => {
+                care.failures += 1;
                 tracing::debug!(key = ?flight.key, %error, "could not look after parked callers; trying again");
+                if care.failures >= IN_A_ROW && self.is_loss(&flight.key, &error) {
+                    self.dismiss(flight, &Farewell::Lost(error));
+                }
                 Instant::now() + RETRY_SOON
             }
         }
     }
 
-    /// Gives each of the cohort what `loaded` has for it; where one may rebuild, the grant is committed and the rest are looked at
+    /// Whether anybody may be parked for a key, and under which policy.
+    fn stay(&self, key: &Key) -> Result<Arc<Policy>, Farewell> {
+        if let Some(farewell) = self.farewell() {
+            return Err(farewell);
+        }
+        if let Some(error) = self.losses.lost(self, key) {
+            return Err(Farewell::Lost(error));
+        }
+        // Without it, the namespace has gone with a reload of the policy file: nobody may wait in it.
+        self.policy(key.namespace()).map_err(|_| Farewell::Draining)
+    }
+
+    async fn look_now(
+        self: &Arc<Self>,
+        flight: &Arc<Flight>,
+        cohort: u64,
+        policy: &Policy,
+        care: &mut Care,
+    ) -> Result<Instant, StoreError> {
+        let want = Want {
+            bytes: true,
+            rings: true,
+        };
+        let seen = self.see(&flight.key, &[], want).await?;
+        self.serve(flight, cohort, seen, policy, care).await
+    }
+
+    /// Gives each of the cohort what was seen for it; where one may rebuild, the grant is committed and the rest are looked at
     /// anew. Those who only read come last: they wait for whoever rebuilds.
-    async fn serve(self: &Arc<Self>, flight: &Arc<Flight>, cohort: u64, loaded: Loaded, policy: &Policy) -> Instant {
-        let mut now = Now::new(loaded, Instant::now());
+    async fn serve(
+        self: &Arc<Self>,
+        flight: &Arc<Flight>,
+        cohort: u64,
+        seen: Seen,
+        policy: &Policy,
+        care: &mut Care,
+    ) -> Result<Instant, StoreError> {
+        let mut now = Now::new(seen);
         loop {
             match self.walk(flight, cohort, &now, policy) {
                 Walk::GoesOn(next) => {
@@ -77,34 +124,30 @@ impl Coordinator {
                 }
                 Walk::Done if !now.readers => (now.readers, now.from) = (true, 0),
                 Walk::Done => break,
-                Walk::Promote(ticket, ask, grant) => {
-                    let sent = Instant::now();
-                    match self.promote(flight, ticket, &ask, *grant, &now.loaded, policy).await {
-                        Ok(loaded) => now = Now::new(loaded, sent),
-                        Err(error) => return try_again(flight, &error),
+                Walk::Promote(ticket, grant) => {
+                    if let Some(due) = self.reentry_due(&flight.key, &mut care.due) {
+                        return Ok(due.min(now.seen.sent + AT_LEAST_EVERY));
                     }
+                    care.due = None;
+                    now = Now::new(self.promote(flight, ticket, *grant, &now.seen, policy).await?);
                 }
                 Walk::TakeAgain(ticket, answer) => {
-                    let sent = Instant::now();
-                    match self.tell_again(flight, ticket, answer, &now.loaded).await {
-                        Ok(loaded) => now = Now::new(loaded, sent),
-                        Err(error) => return try_again(flight, &error),
-                    }
+                    now = Now::new(self.tell_again(flight, ticket, answer, &now.seen).await?);
                 }
             }
         }
-        let view = now.loaded.view();
+        let view = now.seen.loaded.view();
         let lease = view.lease();
         if flight.saw(lease.map_or(Seq::NONE, |lease| lease.token), cohort) {
-            return Instant::now();
+            return Ok(Instant::now());
         }
         // The lease's end, counted from when the load was sent, but not later than the regular look.
         let left = lease.map_or(AT_LEAST_EVERY, |lease| lease.deadline.since(view.now));
-        now.sent + left.clamp(Duration::from_millis(1), AT_LEAST_EVERY)
+        Ok(now.seen.sent + left.clamp(Duration::from_millis(1), AT_LEAST_EVERY))
     }
 
     fn walk(&self, flight: &Flight, cohort: u64, now: &Now, policy: &Policy) -> Walk {
-        let view = now.loaded.view();
+        let view = now.seen.loaded.view();
         let lease = view.lease().map(|lease| lease.token);
         flight.walk(&self.flights, now.from, cohort, |waiter| {
             if lease == Some(waiter.on) || (!now.readers && waiter.ask.intent == Intent::Read) {
@@ -113,7 +156,9 @@ impl Coordinator {
             match decision::acquire(&view, &waiter.ask, policy, self.dice.draw()) {
                 Decision::Wait(wait) => Judgement::Stays(wait.on),
                 Decision::Answer(answer @ Answer::Rebuild(_)) => Judgement::TakeAgain(answer),
-                Decision::Answer(answer) => Judgement::Gets(Reply::Answer(answer, now.loaded.snapshot.bytes.clone())),
+                Decision::Answer(answer) => {
+                    Judgement::Gets(Reply::Answer(answer, now.seen.loaded.snapshot.bytes.clone()))
+                }
                 // Whoever has left needs no lease.
                 Decision::Grant(_) if waiter.is_gone() => Judgement::Gets(Reply::Answer(Answer::Miss, None)),
                 Decision::Grant(grant) => Judgement::Promote(grant),
@@ -127,19 +172,19 @@ impl Coordinator {
         self: &Arc<Self>,
         flight: &Flight,
         ticket: u64,
-        ask: &Ask,
         grant: Grant,
-        before: &Loaded,
+        before: &Seen,
         policy: &Policy,
-    ) -> Result<Loaded, StoreError> {
-        match self.grant(before, ask, grant, policy).await? {
+    ) -> Result<Seen, StoreError> {
+        // Newcomers are kept off without a turn: they see that somebody is parked.
+        match self.grant(before, grant, policy, true, Turn::free()).await? {
             Granting::Conflict(now) => Ok(now),
             Granting::Granted(answer, after) => {
-                let bytes = before.snapshot.bytes.clone();
-                let reply = Reply::Lease(answer, bytes, after.snapshot.clone());
+                let bytes = before.loaded.snapshot.bytes.clone();
+                let reply = Reply::Lease(answer, bytes, after.loaded.snapshot.clone());
                 if !flight.answer(&self.flights, ticket, reply) {
-                    self.give_back(&after.snapshot).await;
-                    flight.bell.notify_one();
+                    self.give_back(&after.loaded.snapshot).await;
+                    flight.ring();
                 }
                 Ok(after)
             }
@@ -152,12 +197,12 @@ impl Coordinator {
         flight: &Flight,
         ticket: u64,
         answer: Answer,
-        before: &Loaded,
-    ) -> Result<Loaded, StoreError> {
-        match self.take_again(before, answer).await? {
+        before: &Seen,
+    ) -> Result<Seen, StoreError> {
+        match self.take_again(before, true, answer).await? {
             Granting::Conflict(now) => Ok(now),
             Granting::Granted(answer, after) => {
-                let reply = Reply::Answer(answer, before.snapshot.bytes.clone());
+                let reply = Reply::Answer(answer, before.loaded.snapshot.bytes.clone());
                 // Whoever has left leaves the lease to that other try.
                 let _ = flight.answer(&self.flights, ticket, reply);
                 Ok(after)
@@ -165,26 +210,19 @@ impl Coordinator {
         }
     }
 
-    /// Tells everybody in a flight to ask elsewhere.
-    fn dismiss(&self, flight: &Flight) {
+    /// Tells everybody in a flight to go elsewhere.
+    fn dismiss(&self, flight: &Flight, farewell: &Farewell) {
         let mut from = 0;
-        while let Walk::GoesOn(next) = flight.walk(&self.flights, from, u64::MAX, |_| Judgement::Gets(Reply::Draining))
-        {
+        let sent_off = |_: &Waiter| Judgement::Gets(Reply::Farewell(farewell.clone()));
+        while let Walk::GoesOn(next) = flight.walk(&self.flights, from, u64::MAX, sent_off) {
             from = next;
         }
     }
 }
 
-fn try_again(flight: &Flight, error: &StoreError) -> Instant {
-    tracing::debug!(key = ?flight.key, %error, "could not promote a parked caller; trying again");
-    Instant::now() + RETRY_SOON
-}
-
-/// How far the task is with a load.
+/// How far the task is with what it saw.
 struct Now {
-    loaded: Loaded,
-    /// When it was asked for.
-    sent: Instant,
+    seen: Seen,
     /// Whether it is the turn of those who only read.
     readers: bool,
     /// The next ticket.
@@ -192,10 +230,9 @@ struct Now {
 }
 
 impl Now {
-    fn new(loaded: Loaded, sent: Instant) -> Now {
+    fn new(seen: Seen) -> Now {
         Now {
-            loaded,
-            sent,
+            seen,
             readers: false,
             from: 0,
         }

@@ -6,7 +6,7 @@
 //! while its queue is empty, under the table's lock, so a caller is never parked in a queue that nobody looks after. Queues are
 //! bounded a key (policy) and in total.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::Error;
 use crate::decision::{Answer, Ask, Grant, Key, Seq};
-use crate::store::{Bytes, Snapshot};
+use crate::store::{Bytes, Snapshot, StoreError};
 
 const SHARDS: usize = 16;
 /// So many callers are looked at while a queue is held.
@@ -26,12 +26,17 @@ const STEP: usize = 256;
 /// A question that may be asked again: whose, and its name. Callers that count their questions use the same names.
 type Question = (Arc<str>, Arc<str>);
 
-/// The flights of one shard.
-type Table = HashMap<Key, Arc<Flight>, DefaultHashBuilder>;
+/// What is under way for the keys of one shard.
+#[derive(Default)]
+struct Shard {
+    flights: HashMap<Key, Arc<Flight>, DefaultHashBuilder>,
+    /// Keys for which a newcomer's grant is on its way to a store that costs a trip.
+    granting: HashSet<Key, DefaultHashBuilder>,
+}
 
 /// All flights of a replica.
 pub struct Flights {
-    shards: Box<[Mutex<Table>]>,
+    shards: Box<[Mutex<Shard>]>,
     hasher: DefaultHashBuilder,
     parked: AtomicUsize,
     most: usize,
@@ -42,7 +47,7 @@ pub struct Flight {
     /// Which.
     pub key: Key,
     /// Rings when there is something to look at.
-    pub bell: Notify,
+    bell: Notify,
     queue: Mutex<Queue>,
 }
 
@@ -52,6 +57,8 @@ struct Queue {
     next_attempt: u64,
     /// The lease that the flight's task last saw; none, if it saw none.
     current: Seq,
+    /// The task is looking, or knows when it will: whoever parks meanwhile need not ring.
+    quiet: bool,
     waiters: BTreeMap<u64, Waiter>,
     /// Of the callers that may retry: a retry takes the place of its first try.
     by_request: HashMap<Question, u64>,
@@ -77,8 +84,19 @@ pub enum Reply {
     Lease(Answer, Option<Bytes>, Arc<Snapshot>),
     /// A retry of the same question has taken the place.
     Replaced,
+    /// Nobody is parked here any more.
+    Farewell(Farewell),
+}
+
+/// Why nobody is parked here any more.
+#[derive(Clone, Debug)]
+pub enum Farewell {
     /// This replica is about to leave.
     Draining,
+    /// The store does not answer: it is decided elsewhere.
+    Lost(StoreError),
+    /// The store answers again: ask there.
+    Back,
 }
 
 /// What becomes of a parked caller that was looked at.
@@ -100,7 +118,7 @@ pub enum Walk {
     /// It goes on with this ticket.
     GoesOn(u64),
     /// To a caller that may rebuild.
-    Promote(u64, Ask, Box<Grant>),
+    Promote(u64, Box<Grant>),
     /// To a caller whose other try has the lease.
     TakeAgain(u64, Answer),
 }
@@ -112,6 +130,10 @@ pub struct Place {
     ticket: u64,
     attempt: u64,
 }
+
+/// The right to try for a lease that no other newcomer of this replica tries for. It ends when it is dropped; then those who have
+/// parked behind are looked after.
+pub struct Turn(Option<(Arc<Flights>, Key)>);
 
 /// What became of an attempt to park.
 pub enum Parking {
@@ -132,6 +154,11 @@ impl Flights {
         }
     }
 
+    /// The most that it parks.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// Callers parked at this replica.
     pub fn parked(&self) -> usize {
         self.parked.load(Ordering::Relaxed)
@@ -146,7 +173,7 @@ impl Flights {
     pub fn census(&self) -> HashMap<String, u64> {
         let mut counts = HashMap::new();
         for shard in &self.shards {
-            for (key, flight) in shard.lock().iter() {
+            for (key, flight) in &shard.lock().flights {
                 *counts.entry(key.namespace().to_owned()).or_default() += flight.queue.lock().waiters.len() as u64;
             }
         }
@@ -155,30 +182,54 @@ impl Flights {
 
     /// The flight of a key.
     pub fn get(&self, key: &Key) -> Option<Arc<Flight>> {
-        self.shard(key).lock().get(key).cloned()
-    }
-
-    /// Every flight there is, by key: a simulation must not depend on a hasher.
-    pub fn all(&self) -> Vec<Arc<Flight>> {
-        let mut flights = Vec::new();
-        for shard in &self.shards {
-            flights.extend(shard.lock().values().cloned());
-        }
-        flights.sort_unstable_by(|one: &Arc<Flight>, other| one.key.cmp(&other.key));
-        flights
+        self.shard(key).lock().flights.get(key).cloned()
     }
 
     /// Rings for a key, if anybody is parked for it.
     pub fn ring(&self, key: &Key) {
-        if let Some(flight) = self.shard(key).lock().get(key) {
-            flight.bell.notify_one();
+        if let Some(flight) = self.shard(key).lock().flights.get(key) {
+            flight.ring();
         }
+    }
+
+    /// Rings for all of these that anybody is parked for; in the order of the keys, as a simulation must not depend on a hasher.
+    pub fn ring_all(&self, of: impl Fn(&Key) -> bool) {
+        let mut flights: Vec<Arc<Flight>> = Vec::new();
+        for shard in &self.shards {
+            flights.extend(shard.lock().flights.values().filter(|flight| of(&flight.key)).cloned());
+        }
+        flights.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        flights.iter().for_each(|flight| flight.ring());
+    }
+
+    /// Whether a newcomer may try for the lease of a key: nobody is parked for it, and no other newcomer tries.
+    pub fn is_free(&self, key: &Key) -> bool {
+        self.shard(key).lock().is_free(key)
+    }
+
+    /// A newcomer's turn to try for the lease of a key, if it may. `exclusive`: others are to stand behind until it ends, which saves
+    /// them a trip each; where there is no trip to be saved, the store's comparison is enough.
+    pub fn turn(self: &Arc<Self>, key: &Key, exclusive: bool) -> Option<Turn> {
+        let mut shard = self.shard(key).lock();
+        if !shard.is_free(key) {
+            return None;
+        }
+        if !exclusive {
+            return Some(Turn::free());
+        }
+        shard.granting.insert(key.clone());
+        Some(Turn(Some((self.clone(), key.clone()))))
+    }
+
+    /// Whether a newcomer's grant is under way.
+    pub fn is_granting(&self, key: &Key) -> bool {
+        self.shard(key).lock().granting.contains(key)
     }
 
     /// Parks a caller at the end of its key's queue, or in the place of the try that it repeats.
     pub fn park(&self, key: &Key, waiter: Waiter, most_of_key: usize) -> Result<Parking, Error> {
         let mut shard = self.shard(key).lock();
-        let known = shard.get(key).cloned();
+        let known = shard.flights.get(key).cloned();
         let is_new = known.is_none();
         let flight = known.unwrap_or_else(|| Flight::new(key));
         let mut queue = flight.queue.lock();
@@ -197,12 +248,12 @@ impl Flights {
             }
         }
         let (ticket, attempt) = queue.take_in(waiter, replaced);
-        if is_unseen(on, queue.current) {
-            flight.bell.notify_one();
+        if !queue.quiet && is_unseen(on, queue.current) {
+            flight.ring();
         }
         drop(queue);
         if is_new {
-            shard.insert(key.clone(), flight.clone());
+            shard.flights.insert(key.clone(), flight.clone());
         }
         Ok(Parking::Parked(
             Place {
@@ -224,7 +275,7 @@ impl Flights {
         let waiter = queue.take_out(place.ticket)?;
         self.parked.fetch_sub(1, Ordering::Relaxed);
         if queue.waiters.is_empty() {
-            place.flight.bell.notify_one();
+            place.flight.ring();
         }
         Some(waiter)
     }
@@ -234,16 +285,42 @@ impl Flights {
         let mut shard = self.shard(&flight.key).lock();
         let empty = flight.queue.lock().waiters.is_empty();
         if empty {
-            shard.remove(&flight.key);
-            if shard.is_empty() && shard.capacity() > 1_024 {
-                shard.shrink_to_fit();
+            let flights = &mut shard.flights;
+            flights.remove(&flight.key);
+            if flights.is_empty() && flights.capacity() > 1_024 {
+                flights.shrink_to_fit();
             }
         }
         empty
     }
 
-    fn shard(&self, key: &Key) -> &Mutex<Table> {
+    fn shard(&self, key: &Key) -> &Mutex<Shard> {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    fn is_free(&self, key: &Key) -> bool {
+        !self.granting.contains(key) && self.flights.get(key).is_none_or(|flight| flight.len() == 0)
+    }
+}
+
+impl Turn {
+    /// One that others need not stand behind.
+    pub fn free() -> Turn {
+        Turn(None)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some((flights, key)) = self.0.take() {
+            let mut shard = flights.shard(&key).lock();
+            shard.granting.remove(&key);
+            if let Some(flight) = shard.flights.get(&key) {
+                flight.ring();
+            }
+        }
     }
 }
 
@@ -256,21 +333,34 @@ impl Flight {
         })
     }
 
+    /// There is something to look at.
+    pub fn ring(&self) {
+        self.bell.notify_one();
+    }
+
+    /// Until it rings.
+    pub async fn rung(&self) {
+        self.bell.notified().await;
+    }
+
     /// Callers parked.
     pub fn len(&self) -> usize {
         self.queue.lock().waiters.len()
     }
 
-    /// Those parked now have smaller tickets.
+    /// Begins a look: those parked now have smaller tickets. Whoever parks from now on need not ring until it is said what was
+    /// [seen](Flight::saw); a look that sees nothing is repeated soon.
     pub fn cohort(&self) -> u64 {
-        self.queue.lock().next_ticket + 1
+        let mut queue = self.queue.lock();
+        queue.quiet = true;
+        queue.next_ticket + 1
     }
 
-    /// Takes note of the lease that a load has shown. `true`: somebody has parked since `cohort` who waits for something else,
-    /// so that this load says nothing about it.
+    /// Ends it: takes note of the lease that a load has shown. `true`: somebody has parked since `cohort` who waits for something
+    /// else, so that this load says nothing about it.
     pub fn saw(&self, current: Seq, cohort: u64) -> bool {
         let mut queue = self.queue.lock();
-        queue.current = current;
+        (queue.current, queue.quiet) = (current, false);
         let mut later = queue.waiters.range(cohort..);
         later.any(|(_, waiter)| is_unseen(waiter.on, current))
     }
@@ -296,7 +386,7 @@ impl Flight {
                     waiter.on = on;
                     waiter.ask.parked_on = waiter.ask.parked_on.or(on.is_some().then_some(on));
                 }
-                Judgement::Promote(decision) => return Walk::Promote(ticket, waiter.ask.clone(), decision),
+                Judgement::Promote(decision) => return Walk::Promote(ticket, decision),
                 Judgement::TakeAgain(answer) => return Walk::TakeAgain(ticket, answer),
                 Judgement::Gets(reply) => {
                     if let Some(waiter) = queue.take_out(ticket) {

@@ -1,12 +1,16 @@
 //! Making values old: keys, tags, a whole namespace; and waiting until every watcher knows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
+use tokio::time::Instant;
 
-use super::{Coordinator, Error, Invalidate, Invalidated, detach};
+use super::ask::Seen;
+use super::{Coordinator, Error, Invalidate, Invalidated, MOST_CONFLICTS, RETRY_SOON, detach};
 use crate::decision::{self, Body, Key, LostReason, Policy, Seq, Tag};
-use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Place, Snapshot, StoreError, Target, Want};
+use crate::fanout::{Question, ask_everywhere};
+use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Place, Snapshot, Target};
 
 /// Keys of one call that are under way at once.
 const AT_ONCE: usize = 64;
@@ -28,6 +32,12 @@ impl Coordinator {
     /// What was begun is finished even if the caller leaves: half an invalidation helps nobody.
     pub async fn invalidate(self: &Arc<Self>, request: Invalidate) -> Result<Invalidated, Error> {
         let policy = self.policy(&request.namespace)?;
+        // Before anything is committed: who is refused has changed nothing.
+        let room = (!request.wait_for_watchers.is_zero()).then(|| self.hub.room_for_barrier());
+        let _room = room.transpose().map_err(|_| Error::Overloaded {
+            what: "as many calls as it takes wait for watchers",
+            retry_after: RETRY_SOON,
+        })?;
         let (coordinator, work) = (self.clone(), request.clone());
         let commits = async move { coordinator.invalidate_all(&work, &policy).await };
         let done = detach::finish(&self.tasks, commits, |_| ()).await?;
@@ -39,11 +49,13 @@ impl Coordinator {
             reason = ?request.reason,
             "invalidated",
         );
-        let places: Vec<Place> = done.iter().map(|done| done.place).collect();
-        let barrier = self
-            .hub
-            .barrier(&places, &request.namespace, &request.targets, request.wait_for_watchers)
-            .await;
+        let question = Question {
+            namespace: request.namespace,
+            targets: request.targets,
+            places: latest(done.iter().map(|done| done.place)),
+            wait: request.wait_for_watchers,
+        };
+        let barrier = ask_everywhere(&self.hub, self.store.peers().as_deref(), question).await;
         Ok(Invalidated {
             leases_revoked: done.iter().map(|done| done.revoked).sum(),
             targets: done.into_iter().map(|done| (done.target, done.number)).collect(),
@@ -54,7 +66,7 @@ impl Coordinator {
         })
     }
 
-    async fn invalidate_all(self: &Arc<Self>, request: &Invalidate, policy: &Policy) -> Result<Vec<Done>, StoreError> {
+    async fn invalidate_all(self: &Arc<Self>, request: &Invalidate, policy: &Policy) -> Result<Vec<Done>, Error> {
         stream::iter(request.targets.iter().cloned().map(Ok))
             .map_ok(|target| async move {
                 match target {
@@ -68,53 +80,29 @@ impl Coordinator {
             .await
     }
 
-    async fn invalidate_key(&self, key: Key, request: &Invalidate, policy: &Policy) -> Result<Done, StoreError> {
-        let mut loaded = self.store.load(&key, &[], Want::default()).await?;
-        loop {
-            let view = loaded.view();
-            let lease = view.lease().cloned();
-            let invalidation = decision::invalidate(&view, request.mode, request.settle, policy);
-            let mut events = vec![Event::Invalidated {
-                namespace: request.namespace.clone(),
-                target: Target::Key(key.clone()),
-                mode: request.mode,
-            }];
-            events.extend(
-                lease
-                    .iter()
-                    .filter(|lease| !lease.holder.is_empty())
-                    .map(|lease| Event::LeaseRevoked {
-                        key: key.clone(),
-                        lease: lease.id(),
-                        holder: lease.holder.clone(),
-                        reason: LostReason::Invalidated,
-                    }),
-            );
-            let commit = Commit {
-                draft: invalidation.draft,
-                bytes: if invalidation.body == Body::Clear {
-                    NewBytes::Clear
-                } else {
-                    NewBytes::Keep
-                },
-                events,
-                ..Commit::new(&key, &loaded, decision::Draft::default())
-            };
-            match self.store.commit(commit).await? {
-                Outcome::Conflict(now) => loaded = now,
+    /// One trip where this replica remembers the key as it is; the store refuses the commit where it does not.
+    async fn invalidate_key(&self, key: Key, request: &Invalidate, policy: &Policy) -> Result<Done, Error> {
+        let mut seen = self.recall_or_see(&key, &[]).await?;
+        for _ in 0..MOST_CONFLICTS {
+            let view = seen.loaded.view();
+            let revoked = view.lease();
+            let sent = Instant::now();
+            match self.store.commit(invalidation(&key, &seen, request, policy)).await? {
+                Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
                 Outcome::Committed(committed) => {
                     return Ok(Done {
                         target: Target::Key(key),
                         number: committed.number,
                         place: committed.place,
-                        revoked: u32::from(lease.is_some()),
+                        revoked: u32::from(revoked.is_some()),
                     });
                 }
             }
         }
+        Err(Error::contended())
     }
 
-    async fn invalidate_covering(&self, tag: Option<Tag>, request: &Invalidate) -> Result<Done, StoreError> {
+    async fn invalidate_covering(&self, tag: Option<Tag>, request: &Invalidate) -> Result<Done, Error> {
         let covering = Covering {
             namespace: request.namespace.clone(),
             tag: tag.clone(),
@@ -154,7 +142,7 @@ impl Coordinator {
         revoked
     }
 
-    async fn revoke(&self, key: &Key) -> Result<bool, StoreError> {
+    async fn revoke(&self, key: &Key) -> Result<bool, Error> {
         self.change(key, |loaded| {
             let lease = loaded.snapshot.entry.lease.as_deref()?;
             let mut commit = Commit::new(key, loaded, decision::revoke(&loaded.view())?);
@@ -173,6 +161,34 @@ impl Coordinator {
     }
 }
 
+/// What an invalidation that names a key writes, and whom it tells.
+fn invalidation(key: &Key, seen: &Seen, request: &Invalidate, policy: &Policy) -> Commit {
+    let view = seen.loaded.view();
+    let invalidation = decision::invalidate(&view, request.mode, request.settle, policy);
+    let mut events = vec![Event::Invalidated {
+        namespace: request.namespace.clone(),
+        target: Target::Key(key.clone()),
+        mode: request.mode,
+    }];
+    let held = view.lease().filter(|lease| !lease.holder.is_empty());
+    events.extend(held.map(|lease| Event::LeaseRevoked {
+        key: key.clone(),
+        lease: lease.id(),
+        holder: lease.holder.clone(),
+        reason: LostReason::Invalidated,
+    }));
+    Commit {
+        draft: invalidation.draft,
+        bytes: if invalidation.body == Body::Clear {
+            NewBytes::Clear
+        } else {
+            NewBytes::Keep
+        },
+        events,
+        ..Commit::new(key, &seen.loaded, decision::Draft::default())
+    }
+}
+
 /// The first few targets by name, and how many more there are.
 fn names(targets: &[Target]) -> String {
     let named = targets.iter().take(NAMED).map(|target| match target {
@@ -185,6 +201,19 @@ fn names(targets: &[Target]) -> String {
         names.push_str(&format!(" and {} more", targets.len() - NAMED));
     }
     names
+}
+
+/// The latest place of each partition.
+fn latest(places: impl Iterator<Item = Place>) -> Vec<Place> {
+    let mut latest = BTreeMap::new();
+    for place in places {
+        let at = latest.entry(place.partition).or_insert(place.at);
+        *at = place.at.max(*at);
+    }
+    latest
+        .into_iter()
+        .map(|(partition, at)| Place { partition, at })
+        .collect()
 }
 
 fn count(watchers: usize) -> u32 {

@@ -6,10 +6,29 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::flights::{Parking, Place, Reply, Waiter};
-use super::{Acquire, Acquired, Coordinator, Error, Granting};
-use crate::decision::{self, Answer, Ask, Busy, BusyCause, Decision, Key, Policy, Seq};
+use super::ask::Asked;
+use super::flights::{Farewell, Parking, Place, Reply, Waiter};
+use super::grant::Granting;
+use super::{Acquire, Acquired, Coordinator, Ended, Error};
+use crate::decision::{self, Answer, Ask, Busy, BusyCause, Decision, Policy, Seq};
 use crate::store::{Snapshot, Want};
+
+/// How long a caller waits, wherever it is parked: it may be sent from one place to another.
+#[derive(Default)]
+pub(super) struct Patience {
+    until: Option<Instant>,
+    parked_at: Option<Instant>,
+}
+
+impl Patience {
+    /// When its wait is over: its own, the policy's, or the RPC deadline's; counted from when it first came to that.
+    pub(super) fn until(&mut self, request: &Acquire, policy: &Policy) -> Instant {
+        *self.until.get_or_insert_with(|| {
+            let own = Instant::now() + request.wait.unwrap_or(policy.max_wait).min(policy.max_wait);
+            request.answer_by.map_or(own, |answer_by| own.min(answer_by))
+        })
+    }
+}
 
 impl Coordinator {
     /// Parks the caller until the lease `on` ends or its own wait is over; then `over` is what it gets, unless there is
@@ -20,87 +39,121 @@ impl Coordinator {
         on: Seq,
         over: Box<Acquired>,
         policy: &Policy,
-    ) -> Result<Acquired, Error> {
+        patience: &mut Patience,
+    ) -> Ended {
+        let until = patience.until(request, policy);
         let parked_at = Instant::now();
-        let until = wait_ends(request, policy, parked_at);
         if until <= parked_at {
-            return Ok(*over);
+            return Ended::With(Ok(*over));
         }
-        if self.is_draining() {
-            return Err(Error::Draining);
+        if let Some(farewell) = self.farewell() {
+            return farewell.into();
         }
         let mut ask = request.ask.clone();
         ask.parked_on = ask.parked_on.or(on.is_some().then_some(on));
         let (waiter, reply) = Waiter::new(ask, on);
-        let place = match self
-            .flights
-            .park(&request.key, waiter, policy.max_waiters_per_key as usize)?
-        {
-            Parking::Parked(place, is_new) => {
+        let most = policy.max_waiters_per_key as usize;
+        let place = match self.flights.park(&request.key, waiter, most) {
+            Ok(Parking::Parked(place, is_new)) => {
                 if is_new {
                     self.tasks.spawn(self.clone().fly(place.flight.clone()));
                 }
                 place
             }
-            Parking::KeyFull => return Ok(too_many(*over)),
+            Ok(Parking::KeyFull) => return Ended::With(Ok(too_many(*over))),
+            Err(error) => return Ended::With(Err(error)),
         };
+        let since = *patience.parked_at.get_or_insert(parked_at);
         let mut parked = Parked {
             coordinator: self.clone(),
             place,
             reply,
         };
-        let acquired = match parked.reply_until(until).await {
-            Ok(Reply::Answer(answer, bytes) | Reply::Lease(answer, bytes, _)) => {
-                let bytes = answer.hit().and(bytes);
-                Ok(Acquired {
-                    answer,
-                    bytes,
-                    degraded: false,
-                    waited: Duration::ZERO,
-                })
-            }
-            Ok(Reply::Replaced) => Ok(busy(BusyCause::WaitElapsed)),
-            Ok(Reply::Draining) => Err(Error::Draining),
-            Err(ask) => Box::pin(self.wait_is_over(&request.key, &ask, *over, policy)).await,
+        let ask = match parked.reply_until(until).await {
+            Ok(reply) => return reply.ends(since),
+            Err(ask) => ask,
         };
-        acquired.map(|acquired| Acquired {
-            waited: parked_at.elapsed(),
-            ..acquired
-        })
+        let over = Acquired {
+            answer: over.answer.later(parked_at.elapsed()),
+            waited: since.elapsed(),
+            ..*over
+        };
+        Box::pin(self.wait_is_over(request, *ask, over, policy)).await
     }
 
     /// One last look: what ended a moment ago counts. Not later than the answer is due.
-    async fn wait_is_over(
-        self: &Arc<Self>,
-        key: &Key,
-        ask: &Ask,
-        over: Acquired,
-        policy: &Policy,
-    ) -> Result<Acquired, Error> {
+    async fn wait_is_over(self: &Arc<Self>, request: &Acquire, ask: Ask, over: Acquired, policy: &Policy) -> Ended {
+        let request = &Acquire { ask, ..request.clone() };
+        match self.last_look(request, policy).await {
+            Ok(Some(acquired)) => Ended::With(Ok(Acquired {
+                waited: over.waited,
+                ..acquired
+            })),
+            Ok(None) => Ended::With(Ok(over)),
+            Err(error) => self.ended_with(&request.key, error),
+        }
+    }
+
+    /// `None`: it came to nothing better.
+    async fn last_look(self: &Arc<Self>, request: &Acquire, policy: &Policy) -> Result<Option<Acquired>, Error> {
+        let Acquire { key, ask, .. } = request;
         let want = Want {
             bytes: !ask.omit_value,
             rings: false,
         };
-        let load = self.store.load(key, decision::tags_asked(ask), want);
-        let Ok(Ok(loaded)) = tokio::time::timeout(super::RETRY_SOON / 2, load).await else {
-            return Ok(over);
+        let load = self.see(key, decision::tags_asked(ask), want);
+        let Ok(Ok(seen)) = tokio::time::timeout(super::RETRY_SOON / 2, load).await else {
+            return Ok(None);
         };
-        match decision::acquire(&loaded.view(), ask, policy, self.dice.draw()) {
-            Decision::Answer(answer @ Answer::Rebuild(_)) => match self.take_again(&loaded, answer).await? {
-                Granting::Granted(answer, _) => Ok(Acquired::at_once(answer, &loaded)),
-                Granting::Conflict(_) => Ok(over),
-            },
-            Decision::Answer(answer) => Ok(Acquired::at_once(answer, &loaded)),
-            Decision::Wait(wait) => Ok(Acquired::at_once(wait.when_over, &loaded)),
+        let granting = match decision::acquire(&seen.loaded.view(), ask, policy, self.dice.draw()) {
+            Decision::Answer(answer @ Answer::Rebuild(_)) => self.take_again(&seen, want.bytes, answer).await?,
+            Decision::Answer(answer) => return Ok(Some(Acquired::at_once(answer, &seen.loaded))),
+            Decision::Wait(wait) => return Ok(Some(Acquired::at_once(wait.when_over, &seen.loaded))),
             // Nobody is given a lease by a replica that is about to leave.
-            Decision::Grant(_) if self.is_draining() => Err(Error::Draining),
-            Decision::Grant(grant) if self.flights.get(key).is_some_and(|flight| flight.len() > 0) => {
-                Ok(Acquired::at_once(decision::instead(*grant, self.dice.draw()), &loaded))
-            }
-            Decision::Grant(grant) => match self.grant(&loaded, ask, *grant, policy).await? {
-                Granting::Granted(answer, _) => Ok(Acquired::at_once(answer, &loaded)),
-                Granting::Conflict(_) => Ok(over),
+            Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
+            Decision::Grant(grant) => match self.turn(key, self.store.recall(key).is_some()) {
+                Some(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
+                None => match self.behind(request, *grant, &seen.loaded) {
+                    Asked::Answered(acquired)
+                    | Asked::Waits {
+                        when_over: acquired, ..
+                    } => return Ok(Some(acquired)),
+                },
             },
+        };
+        match granting {
+            Granting::Granted(answer, _) => Ok(Some(Acquired::at_once(answer, &seen.loaded))),
+            Granting::Conflict(_) => Ok(None),
+        }
+    }
+}
+
+impl Reply {
+    /// How it ends the question of a caller who has been parked since then.
+    fn ends(self, since: Instant) -> Ended {
+        let acquired = match self {
+            Reply::Answer(answer, bytes) | Reply::Lease(answer, bytes, _) => Acquired {
+                bytes: answer.hit().and(bytes),
+                answer,
+                degraded: false,
+                waited: Duration::ZERO,
+            },
+            Reply::Replaced => busy(BusyCause::WaitElapsed),
+            Reply::Farewell(farewell) => return farewell.into(),
+        };
+        Ended::With(Ok(Acquired {
+            waited: since.elapsed(),
+            ..acquired
+        }))
+    }
+}
+
+impl From<Farewell> for Ended {
+    fn from(farewell: Farewell) -> Ended {
+        match farewell {
+            Farewell::Draining => Ended::With(Err(Error::Draining)),
+            Farewell::Lost(error) => Ended::Lost(error),
+            Farewell::Back => Ended::Back,
         }
     }
 }
@@ -123,7 +176,7 @@ impl Parked {
                 None => (&mut self.reply).await,
             },
         };
-        Ok(reply.unwrap_or(Reply::Draining))
+        Ok(reply.unwrap_or(Reply::Farewell(Farewell::Draining)))
     }
 
     /// The lease of a reply that arrived and was not taken, as the entry has it.
@@ -143,12 +196,6 @@ impl Drop for Parked {
             self.coordinator.give_back_later(granted);
         }
     }
-}
-
-/// When a caller's wait is over: its own, the policy's, or the RPC deadline's.
-fn wait_ends(request: &Acquire, policy: &Policy, now: Instant) -> Instant {
-    let own = now + request.wait.unwrap_or(policy.max_wait).min(policy.max_wait);
-    request.answer_by.map_or(own, |answer_by| own.min(answer_by))
 }
 
 fn busy(cause: BusyCause) -> Acquired {

@@ -2,18 +2,25 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Coordinator, Error, MAX_TAGS, Renew, Renewed, ReportValue, Reported};
+use tokio::time::Instant;
+
+use super::ask::Seen;
+use super::{Coordinator, Error, MAX_TAGS, MOST_CONFLICTS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
-    self, Body, Content, Draft, LeaseId, Outcome as Ending, Policy, RenewDecision, Report, ReportAnswer,
-    ReportDecision, Tag, Value, View, lease_length,
+    self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Policy, RenewDecision, Report, ReportAnswer,
+    ReportDecision, StoreTime, Tag, Value, View,
 };
-use crate::store::{Commit, Event, Guard, Loaded, NewBytes, Outcome, Want};
+use crate::store::{Commit, Committed, Event, Guard, Loaded, NewBytes, Outcome, StoreError, Want};
 
 impl Coordinator {
     /// Takes a report: the value is stored and handed to those who wait, or it is refused.
     pub async fn report(self: &Arc<Self>, mut request: ReportValue) -> Result<Reported, Error> {
         let policy = self.policy(request.key.namespace())?;
+        if request.report.lease.is_degraded() && !self.is_alone {
+            return self.report_alone(request).await;
+        }
         let too_large = too_large(&request, &policy);
         if let Some(Error::ValueTooLarge { size, max }) = &too_large {
             // It ends the lease as a failure: no retry of this rebuild would fare better.
@@ -24,16 +31,7 @@ impl Coordinator {
             };
             request.bytes = None;
         }
-        let mut loaded = self
-            .store
-            .load(&request.key, &request.report.tags, Want::default())
-            .await?;
-        let answer = loop {
-            match self.report_once(&request, &loaded, &policy).await? {
-                Ok(answer) => break answer,
-                Err(now) => loaded = now,
-            }
-        };
+        let answer = self.report_until_committed(&request, &policy).await?;
         match too_large {
             Some(error) if matches!(answer, ReportAnswer::Accepted { .. }) => Err(error),
             _ => Ok(Reported {
@@ -43,23 +41,44 @@ impl Coordinator {
         }
     }
 
-    /// Decides and commits; `Err`: something has changed meanwhile, and how it is now.
-    async fn report_once(
+    /// Decides and commits, again for as long as somebody else is faster. What this replica remembers of the key is enough to accept the
+    /// report, since the store checks it; whatever else comes of it is decided anew from what the store says.
+    async fn report_until_committed(&self, request: &ReportValue, policy: &Policy) -> Result<ReportAnswer, Error> {
+        let ReportValue { key, report, .. } = request;
+        let mut seen = self.recall_or_see(key, &report.tags).await?;
+        for _ in 0..MOST_CONFLICTS {
+            let mut decision = decision::report(&seen.loaded.view(), report, policy, self.dice.draw());
+            let accepts = matches!(decision, ReportDecision::Accept { .. }) && check_tags(&seen, report).is_ok();
+            if seen.recalled && !accepts {
+                seen = self.see(key, &report.tags, Want::default()).await?;
+                decision = decision::report(&seen.loaded.view(), report, policy, self.dice.draw());
+            }
+            check_tags(&seen, report)?;
+            match self.commit_report(request, &seen, decision, policy).await? {
+                Ok(answer) => return Ok(answer),
+                Err(now) => seen = now,
+            }
+        }
+        Err(Error::contended())
+    }
+
+    /// `Err`: something has changed meanwhile, and how it is now.
+    async fn commit_report(
         &self,
         request: &ReportValue,
-        loaded: &Loaded,
+        seen: &Seen,
+        decision: ReportDecision,
         policy: &Policy,
-    ) -> Result<Result<ReportAnswer, Loaded>, Error> {
-        let ReportValue { key, report, bytes } = request;
-        let view = loaded.view();
-        check_tags(&view, report)?;
-        match decision::report(&view, report, policy, self.dice.draw()) {
-            ReportDecision::Repeat => Ok(Ok(decision::accepted(&view, report.lease, policy))),
+    ) -> Result<Result<ReportAnswer, Seen>, StoreError> {
+        let (ReportValue { key, report, bytes }, loaded) = (request, &seen.loaded);
+        let sent = Instant::now();
+        match decision {
+            ReportDecision::Repeat => Ok(Ok(decision::accepted(&loaded.view(), report.lease, policy))),
             ReportDecision::Refuse { rejection, revoke } => {
                 if let Some(draft) = revoke {
                     // A renewal may have come in between: then the dead lease is still there, and is looked at again.
                     if let Outcome::Conflict(now) = self.store.commit(Commit::new(key, loaded, *draft)).await? {
-                        return Ok(Err(now));
+                        return Ok(Err(Seen::loaded(now, sent)));
                     }
                 }
                 Ok(Ok(ReportAnswer::Rejected(rejection)))
@@ -78,7 +97,7 @@ impl Coordinator {
                         };
                         Ok(Ok(decision::accepted(&view, report.lease, policy)))
                     }
-                    Outcome::Conflict(now) => Ok(Err(now)),
+                    Outcome::Conflict(now) => Ok(Err(Seen::loaded(now, sent))),
                 }
             }
         }
@@ -89,7 +108,7 @@ impl Coordinator {
         let built = matches!(request.report.outcome, Ending::Built(_) | Ending::NotModified);
         let value = draft.and_then(|draft| draft.value.as_ref());
         match value {
-            Some(value) if built && self.store.feed().wants_refreshed() => vec![Event::Refreshed {
+            Some(value) if built && self.store.feed().takes_refreshed() => vec![Event::Refreshed {
                 key: request.key.clone(),
                 version: value.version,
                 fresh_until: value.fresh_until,
@@ -100,41 +119,53 @@ impl Coordinator {
         }
     }
 
-    /// Keeps a lease, up to its longest hold.
+    /// Keeps a lease, up to its longest hold. As with a report, what this replica remembers is enough to keep it, and never to refuse.
     pub async fn renew(self: &Arc<Self>, request: Renew) -> Result<Renewed, Error> {
         let policy = self.policy(request.key.namespace())?;
-        let mut loaded = self.store.load(&request.key, &[], Want::default()).await?;
-        loop {
-            match decision::renew(&loaded.view(), request.lease, request.ttl, &policy) {
+        if request.lease.is_degraded() && !self.is_alone {
+            return self.renew_alone(request).await;
+        }
+        let Renew { key, lease, ttl } = &request;
+        let mut seen = self.recall_or_see(key, &[]).await?;
+        for _ in 0..MOST_CONFLICTS {
+            let mut decision = decision::renew(&seen.loaded.view(), *lease, *ttl, &policy);
+            if seen.recalled && matches!(decision, RenewDecision::Lost { .. }) {
+                seen = self.see(key, &[], Want::default()).await?;
+                decision = decision::renew(&seen.loaded.view(), *lease, *ttl, &policy);
+            }
+            let draft = match decision {
+                RenewDecision::Keep(draft) => draft,
                 RenewDecision::Lost { reason, ttl, max_hold } => {
+                    let age = seen.sent.elapsed();
                     return Ok(Renewed {
                         lost: Some(reason),
-                        ttl,
-                        max_hold,
+                        ttl: ttl.saturating_sub(age),
+                        max_hold: max_hold.saturating_sub(age),
                     });
                 }
-                RenewDecision::Keep(draft) => {
-                    let mut commit = Commit::new(&request.key, &loaded, *draft);
-                    commit.until = deadline(&loaded, request.lease);
-                    match self.store.commit(commit).await? {
-                        Outcome::Conflict(now) => loaded = now,
-                        Outcome::Committed(done) => {
-                            let lease = done.snapshot.entry.lease.as_deref();
-                            let ttl = lease.map_or_else(
-                                || lease_length(request.ttl, &policy),
-                                |lease| lease.deadline.since(done.now),
-                            );
-                            let max_hold = lease.map_or(ttl, |lease| lease.hold_until.since(done.now));
-                            return Ok(Renewed {
-                                lost: None,
-                                ttl,
-                                max_hold,
-                            });
-                        }
-                    }
-                }
+            };
+            let mut commit = Commit::new(key, &seen.loaded, *draft);
+            commit.until = deadline(&seen.loaded, *lease);
+            commit.guard = Some(guard(&seen.loaded, &[]));
+            let sent = Instant::now();
+            match self.store.commit(commit).await? {
+                Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
+                Outcome::Committed(done) => return Ok(kept(&done, sent.elapsed())),
             }
         }
+        Err(Error::contended())
+    }
+}
+
+/// What is left of a lease that was renewed by a commit that took so long: it counts from when that was sent.
+fn kept(done: &Committed, took: Duration) -> Renewed {
+    let lease = done.snapshot.entry.lease.as_deref();
+    let left =
+        |until: fn(&Lease) -> StoreTime| lease.map_or(Duration::ZERO, |lease| until(lease).since(done.now.after(took)));
+    Renewed {
+        lost: None,
+        ttl: left(|lease| lease.deadline),
+        max_hold: left(|lease| lease.hold_until),
     }
 }
 
@@ -147,7 +178,8 @@ fn too_large(request: &ReportValue, policy: &Policy) -> Option<Error> {
 
 /// Tags of the acquire, of the report and of a value that is confirmed are bounded together. The lease stays: the report may be
 /// repeated with fewer, or with the value in full.
-fn check_tags(view: &View<'_>, report: &Report) -> Result<(), Error> {
+fn check_tags(seen: &Seen, report: &Report) -> Result<(), Error> {
+    let view = seen.loaded.view();
     let Some(lease) = view.lease_of(report.lease) else {
         return Ok(());
     };
@@ -180,7 +212,7 @@ fn new_bytes(body: Body, bytes: &Option<crate::store::Bytes>) -> NewBytes {
 fn guard(loaded: &Loaded, reported: &[Tag]) -> Guard {
     let entry = &loaded.snapshot.entry;
     let stored = entry.value.as_ref().map_or(&[][..], Value::tags);
-    let leased = entry.lease.as_deref().map_or(&[][..], decision::Lease::tags);
+    let leased = entry.lease.as_deref().map_or(&[][..], Lease::tags);
     let tags = stored.iter().chain(leased).chain(reported).cloned().collect();
     Guard {
         tags,
@@ -188,9 +220,9 @@ fn guard(loaded: &Loaded, reported: &[Tag]) -> Guard {
     }
 }
 
-fn deadline(loaded: &Loaded, id: LeaseId) -> decision::StoreTime {
+fn deadline(loaded: &Loaded, id: LeaseId) -> StoreTime {
     loaded
         .view()
         .lease_of(id)
-        .map_or(decision::StoreTime::NEVER, |lease| lease.deadline)
+        .map_or(StoreTime::NEVER, |lease| lease.deadline)
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{
     Answer, Ask, Band, Busy, BusyCause, Cause, Content, Decision, Draw, Expiry, Grant, Hit, Intent, KeepOff, LONGEST,
-    Lease, LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Standing, StoreTime, Trouble, View, Wait, When, fan,
+    Lease, LostReason, Number, Policy, Rebuild, SHORTEST_LEASE, Seq, Standing, StoreTime, Trouble, View, Wait, When,
+    fan,
 };
 
 /// A busy caller is not told to come back sooner.
@@ -45,17 +46,24 @@ pub fn granted(grant: &Grant, lease: &Lease, now: StoreTime, cost: Duration, pol
     }))
 }
 
-/// The answer to a caller that could be granted the lease, but behind whom others have been waiting for longer: as if they had
-/// it already.
-pub fn instead(grant: Grant, draw: Draw) -> Answer {
-    match grant.fallback {
-        Some(hit) => Answer::Hit(hit),
-        None => Answer::Busy(Busy {
+/// What becomes of a caller that could be granted the lease, but whom others are ahead of: those who have been waiting for longer, or
+/// one whose grant is under way. As if they had it already, so with what it may use at once, and else it waits.
+pub fn behind(grant: Grant, ask: &Ask, draw: Draw) -> Decision {
+    let insists = ask.intent == Intent::Force;
+    let when_over = match grant.fallback {
+        Some(hit) if !insists && !grant.fallback_on_failure_only => return Decision::Answer(Answer::Hit(hit)),
+        Some(hit) if !(insists && hit.fresh) => Answer::Hit(hit),
+        _ => Answer::Busy(Busy {
             retry_after: fan(SOONEST, draw),
             lease_remaining: Duration::ZERO,
             cause: BusyCause::WaitElapsed,
         }),
-    }
+    };
+    Decision::Wait(Wait {
+        on: Seq::NONE,
+        until: StoreTime::NEVER,
+        when_over,
+    })
 }
 
 /// The facts of the value, for people: there is one while any band holds it, whoever asks.

@@ -20,6 +20,11 @@ pub fn fan(length: Duration, draw: Draw) -> Duration {
     length.saturating_add(length.mul_f64(draw.between(Purpose::Fan, 0.0, 0.1)))
 }
 
+/// When to come back after a refusal, with U(0, ½) of it added: those who were refused together do not come back together.
+pub fn scattered(length: Duration, draw: Draw) -> Duration {
+    length.saturating_add(length.mul_f64(draw.between(Purpose::Retry, 0.0, 0.5)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +74,14 @@ mod tests {
             let fanned = fan(Duration::from_secs(10), Draw { secret: 0, seed });
             assert!((Duration::from_secs(10)..=Duration::from_secs(11)).contains(&fanned));
         }
+    }
+
+    #[test]
+    fn a_scattered_time_is_never_earlier_and_at_most_half_later() {
+        let times: Vec<Duration> = (0..1_000)
+            .map(|seed| scattered(Duration::from_secs(10), Draw { secret: 0, seed }))
+            .collect();
+        assert!(times.iter().all(|time| (10.0..=15.0).contains(&time.as_secs_f64())));
+        assert!(times.iter().max() > Some(&Duration::from_secs(14)));
     }
 }

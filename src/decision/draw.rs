@@ -20,6 +20,10 @@ pub enum Purpose {
     Backoff = 2,
     /// What each answer adds to a time to ask again.
     Fan = 3,
+    /// When the first grant comes after a loss of the store.
+    Reentry = 4,
+    /// What a refused call adds to the time after which to come back.
+    Retry = 5,
 }
 
 impl Draw {
@@ -51,7 +55,13 @@ mod tests {
 
     #[test]
     fn units_lie_in_their_range_with_the_mean_in_the_middle() {
-        for purpose in [Purpose::Lifetime, Purpose::Backoff, Purpose::Fan] {
+        for purpose in [
+            Purpose::Lifetime,
+            Purpose::Backoff,
+            Purpose::Fan,
+            Purpose::Reentry,
+            Purpose::Retry,
+        ] {
             let draws: Vec<f64> = (0..100_000)
                 .map(|seed| Draw { secret: 0, seed }.unit(purpose))
                 .collect();

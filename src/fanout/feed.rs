@@ -2,15 +2,26 @@
 //!
 //! The feed only *rings*: a listener learns that there is something to read in the log, or that a key should be loaded again, and
 //! then looks for itself. Values never travel here, and a ring that is lost costs time, never truth.
+//!
+//! *Owns* the log. It is filled in one of two ways: an embedded store [appends](Feed::append) to it and the feed gives positions; or it
+//! follows the log of a shared store, partition by partition, with the positions and epochs of that store ([`Feed::remote`]).
+//!
+//! ```text
+//!  tail ─ begin(partition, log, epoch, from) ─ take_in(records)* ─ advance(partition, at)* ─▶ Feed    for each partition
+//!  link ─ lost(partition) / regained(partition) ─────────────────────────────────────────────▶
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::filter::Filter;
-use super::log::{Bounds, Gap, Log, Logged, Position};
+use super::log::{Bounds, Logged};
+use super::logs::{Gap, Logs, Opening};
+use super::position::Position;
 use crate::decision::{Key, Seq, StoreTime};
 use crate::store::{Event, Place};
 
@@ -80,12 +91,20 @@ pub trait Listener: Send + Sync + 'static {
 
 /// A store's log and its rings.
 pub struct Feed {
-    id: u64,
     listeners: RwLock<Vec<Arc<dyn Listener>>>,
-    log: RwLock<Log>,
-    /// The log's head, to see without its lock that there is nothing new.
-    head: AtomicU64,
+    logs: RwLock<Logs>,
+    /// What is below: to see without the lock that there is nothing new.
+    heads: Box<[AtomicU64]>,
+    turn: AtomicU64,
     wants_refreshed: AtomicBool,
+    /// The same, for who waits for a change of it.
+    wanting: watch::Sender<bool>,
+    /// Until when a remote log is known to be current, in microseconds since `birth`.
+    current_until: AtomicU64,
+    birth: Instant,
+    remote: bool,
+    /// A remote log has moved.
+    moved: Arc<Notify>,
 }
 
 /// What a commit put into the log, to be announced once the commit's locks are released.
@@ -97,157 +116,312 @@ pub struct Appended {
 }
 
 impl Feed {
-    /// An empty one, with the default bounds.
+    /// An empty one of an embedded store, with the default bounds.
     pub fn new() -> Arc<Feed> {
         Feed::bounded(Bounds::default())
     }
 
-    /// An empty one. Its log has an identity of its own: cursors of another feed do not fit.
+    /// An empty one of an embedded store. Its log has an identity of its own: cursors of another feed do not fit.
     pub fn bounded(bounds: Bounds) -> Arc<Feed> {
-        Arc::new(Feed {
-            id: rand::random(),
-            listeners: RwLock::default(),
-            log: RwLock::new(Log::new(bounds)),
-            head: AtomicU64::new(0),
-            wants_refreshed: AtomicBool::new(false),
-        })
+        Feed::over(Logs::own(bounds), false)
     }
 
-    pub fn remote(_partitions: u16) -> Arc<Feed> {
-        Feed::new()
+    /// A feed that is filled from the log of a shared store of so many partitions, 1 to 16: positions and epochs come from there.
+    /// Nobody can watch until every partition has begun.
+    pub fn remote(partitions: u16) -> Arc<Feed> {
+        Feed::remote_bounded(partitions, Bounds::default())
     }
-    pub fn begin(&self, _partition: u16, _log: u64, _epoch: u64, _from: u64, _refreshed_from: u64) {}
-    pub fn take_in(&self, records: Vec<Record>) {
-        for r in &records {
-            self.listeners.read().iter().for_each(|l| l.logged(r));
-        }
+
+    /// The same with other bounds, which are for all partitions together.
+    pub fn remote_bounded(partitions: u16, bounds: Bounds) -> Arc<Feed> {
+        Feed::over(Logs::remote(usize::from(partitions.max(1)), bounds), true)
     }
-    pub fn advance(&self, _partition: u16, _at: u64) {}
-    pub fn lost(&self, _partition: u16) {}
-    pub fn regained(&self, _partition: u16) {}
-    pub fn wants(&self) -> tokio::sync::watch::Receiver<bool> {
-        let (s, r) = tokio::sync::watch::channel(false);
-        std::mem::forget(s);
-        r
+
+    fn over(logs: Logs, remote: bool) -> Arc<Feed> {
+        let feed = Feed {
+            listeners: RwLock::default(),
+            heads: logs.heads().map(AtomicU64::new).collect(),
+            turn: AtomicU64::new(logs.turn()),
+            logs: RwLock::new(logs),
+            wants_refreshed: AtomicBool::new(false),
+            wanting: watch::Sender::new(false),
+            current_until: AtomicU64::new(0),
+            birth: Instant::now(),
+            remote,
+            moved: Arc::default(),
+        };
+        feed.publish(&feed.logs.read());
+        Arc::new(feed)
     }
+
     /// From now on this one hears of everything.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.listeners.write().push(listener);
     }
 
-    /// Whether anybody reads `Refreshed` events. While nobody does they need not even be made; [`Feed::append`] drops them.
+    /// Whether a commit should bring its `Refreshed` event. While nobody reads them they need not even be made; [`Feed::append`] drops
+    /// them. Who reads them at other replicas is known to a shared store alone, so that gets them all.
     ///
     /// A report that is on its way to the store while the first such subscriber comes may go by unrecorded: a copy of the value that
     /// it replaces then lives out its own life.
-    pub fn wants_refreshed(&self) -> bool {
-        self.wants_refreshed.load(Ordering::Acquire)
+    pub fn takes_refreshed(&self) -> bool {
+        self.remote || self.wants_refreshed.load(Ordering::Acquire)
     }
 
-    /// Puts the events of one commit into the log. Called inside the critical section of the commit, so that the log has the
-    /// order of the commits.
+    /// Changes as [`Feed::wants_refreshed`] does, as far as that was noticed.
+    pub fn wants(&self) -> watch::Receiver<bool> {
+        self.wanting.subscribe()
+    }
+
+    /// Whether somebody reads `Refreshed` events at this replica, or did in the last five minutes.
+    pub fn wants_refreshed(&self) -> bool {
+        // The look that costs a lock is for who may find that the five minutes are over.
+        self.wants_refreshed.load(Ordering::Acquire) && self.change(|logs| logs.records_refreshed(Instant::now()))
+    }
+
+    /// Puts the events of one commit into the log of an embedded store. Called inside the critical section of the commit, so that the
+    /// log has the order of the commits.
     pub fn append(&self, number: Seq, at: StoreTime, events: Vec<Event>) -> Appended {
-        let wanted = |event: &Event| self.wants_refreshed() || !matches!(event, Event::Refreshed { .. });
+        let wanted =
+            |event: &Event| !matches!(event, Event::Refreshed { .. }) || self.wants_refreshed.load(Ordering::Acquire);
         if !events.iter().any(wanted) {
             return Appended {
-                place: Place {
-                    partition: 0,
-                    at: self.head(),
-                },
+                place: self.place(),
                 records: Vec::new(),
             };
         }
         let now = Instant::now();
         let mut records = Vec::with_capacity(events.len());
-        let mut log = self.log.write();
+        let mut logs = self.logs.write();
         for event in events {
-            records.extend(log.push(now, event, |at_position, event| Record {
-                place: Place {
-                    partition: 0,
-                    at: at_position,
-                },
-                number,
-                at,
-                event,
-            }));
+            records.extend(logs.append(now, number, at, event));
         }
+        self.publish(&logs);
+        drop(logs);
+        let last = records.last().map(|logged: &Arc<Logged>| logged.record.place);
         Appended {
-            place: Place {
-                partition: 0,
-                at: self.publish(&log),
-            },
+            place: last.unwrap_or_else(|| self.place()),
             records,
         }
     }
 
     /// Tells the listeners.
     pub fn announce(&self, appended: &Appended) {
-        if appended.records.is_empty() {
+        self.tell(&appended.records);
+    }
+
+    fn tell(&self, records: &[Arc<Logged>]) {
+        if records.is_empty() {
             return;
         }
         let listeners = self.listeners.read();
-        for logged in &appended.records {
+        for logged in records {
             listeners.iter().for_each(|listener| listener.logged(&logged.record));
         }
     }
 
     /// Tells the listeners that a key should be loaded again.
     pub fn ring(&self, key: &Key) {
-        self.listeners.read().iter().for_each(|listener| listener.rung(key));
+        self.each_listener(|listener| listener.rung(key));
     }
 
     /// The log cannot be continued: no position from before can be read on from, and the listeners are told. The log itself keeps
     /// the reason, so a watcher that is away at this moment gets its reset when it comes back.
     pub fn reset(&self, reason: ResetReason) {
-        {
-            let mut log = self.log.write();
-            log.fence(reason);
-            self.publish(&log);
+        self.change(|logs| logs.fence(reason));
+        self.each_listener(|listener| listener.reset(reason));
+    }
+
+    fn each_listener(&self, tell: impl Fn(&dyn Listener)) {
+        self.listeners.read().iter().for_each(|listener| tell(&**listener));
+    }
+
+    /// Changes the logs and shows it.
+    fn change<T>(&self, change: impl FnOnce(&mut Logs) -> T) -> T {
+        let mut logs = self.logs.write();
+        let changed = change(&mut logs);
+        self.publish(&logs);
+        drop(logs);
+        self.moved.notify_waiters();
+        changed
+    }
+
+    /// Where an own log stands.
+    fn place(&self) -> Place {
+        Place {
+            partition: 0,
+            at: self.heads.first().map_or(0, |head| head.load(Ordering::Acquire)),
         }
-        self.listeners.read().iter().for_each(|listener| listener.reset(reason));
     }
 
-    /// Which log it is; part of every cursor.
-    pub(super) fn id(&self) -> u64 {
-        self.id
+    /// Whether a reader at this position has nothing to read, not even a reset.
+    pub(super) fn has_nothing_after(&self, position: &Position) -> bool {
+        let mut heads = self.heads.iter().zip(position.at.iter());
+        self.turn.load(Ordering::Acquire) == position.turn && heads.all(|(head, at)| head.load(Ordering::Acquire) <= at)
     }
 
-    /// Where the log stands. A reader at this position has missed nothing, not even a reset.
-    pub(super) fn head(&self) -> u64 {
-        self.head.load(Ordering::Acquire)
+    /// Whether the log has come up to these places.
+    pub(super) fn has_come_to(&self, places: &[Place]) -> bool {
+        places.iter().all(|place| {
+            let head = self.heads.get(usize::from(place.partition));
+            head.is_some_and(|head| head.load(Ordering::Acquire) >= place.at)
+        })
     }
 
-    /// The same with its epoch.
+    /// Waits until the log has come up to these places. There may be none such.
+    pub(super) async fn arrived(&self, places: &[Place]) {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            // Before the look, so that no move falls between the two.
+            moved.as_mut().enable();
+            if self.has_come_to(places) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Whether what is read here is known to be what is in the store, but for the last [`CURRENT`](super::CURRENT).
+    pub(super) fn is_current(&self) -> bool {
+        let until = self.current_until.load(Ordering::Acquire);
+        until == u64::MAX || self.micros(Instant::now()) < until
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.birth).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Where a subscriber begins. `None`: the store is down.
+    pub(super) fn open(&self, resume_from: &str, refreshed: bool) -> Option<Opening> {
+        let logs = self.logs.read();
+        logs.is_up().then(|| logs.open(resume_from, refreshed))
+    }
+
+    /// Where the log stands.
     pub(super) fn position(&self) -> Position {
-        self.log.read().head()
+        self.logs.read().position()
     }
 
-    /// See [`Log::read`].
+    /// See [`Logs::read`].
     pub(super) fn read(
         &self,
-        from: Position,
+        position: &mut Position,
+        first: usize,
         filter: &Filter,
         take: impl FnMut(&Arc<Logged>) -> bool,
-    ) -> Result<Position, Gap> {
-        self.log.read().read(from, filter, take)
+    ) -> Result<usize, Gap> {
+        self.logs.read().read(position, first, filter, take)
+    }
+
+    /// What a reader at this position must be told before anything else.
+    pub(super) fn fenced(&self, position: &Position) -> Option<Gap> {
+        let turned = self.turn.load(Ordering::Acquire) != position.turn;
+        turned.then(|| self.logs.read().fenced())
     }
 
     /// One more subscriber wants `Refreshed`.
     pub(super) fn want_refreshed(&self) {
-        let mut log = self.log.write();
-        log.want_refreshed();
-        self.publish(&log);
+        self.change(Logs::want_refreshed);
     }
 
     /// One fewer does.
     pub(super) fn unwant_refreshed(&self) {
-        self.log.write().unwant_refreshed(Instant::now());
+        self.logs.write().unwant_refreshed(Instant::now());
     }
 
     /// Shows without the lock what the log has come to. Called with it held.
-    fn publish(&self, log: &Log) -> u64 {
-        let head = log.head().at;
-        self.head.store(head, Ordering::Release);
-        self.wants_refreshed.store(log.wants_refreshed(), Ordering::Release);
-        head
+    fn publish(&self, logs: &Logs) {
+        for (shown, head) in self.heads.iter().zip(logs.heads()) {
+            shown.store(head, Ordering::Release);
+        }
+        self.turn.store(logs.turn(), Ordering::Release);
+        let wants = logs.wants_refreshed();
+        if self.wants_refreshed.load(Ordering::Acquire) != wants {
+            self.wants_refreshed.store(wants, Ordering::Release);
+            self.wanting.send_replace(wants);
+        }
+        self.current_until.store(self.until(logs), Ordering::Release);
+    }
+
+    fn until(&self, logs: &Logs) -> u64 {
+        match logs.current_until() {
+            _ if !self.remote && logs.is_up() => u64::MAX,
+            Some(until) => self.micros(until),
+            None => 0,
+        }
+    }
+}
+
+/// What fills a remote log. All of it may be called from several tasks, one a partition.
+impl Feed {
+    /// A partition's log begins here: everything after `from` will be taken in (`refreshed_from`: the same for `Refreshed` events). `log`
+    /// identifies the deployment. Call it again whenever reading was interrupted:
+    ///
+    /// | now | readers |
+    /// |---|---|
+    /// | the same log and epoch, `from` not above what was taken in | go on; what comes twice is ignored |
+    /// | the same, `from` above it: a hole | Reset LOG_LOST, and listeners' `reset` |
+    /// | another log, or another epoch | the same |
+    /// | `refreshed_from` above what it was: `Refreshed` were not recorded up to there | those who want them from before get CURSOR_TOO_OLD |
+    ///
+    /// A store never takes a position twice: an epoch begins above every position of the ones before it, for example at the larger of the
+    /// last known position + 1 and its time in microseconds. Cursors and barriers rely on it.
+    ///
+    /// Who subscribes after the last partition has begun starts where the log then stands. So read what there is before calling this, and
+    /// take it in at once: else a new watcher is sent the past.
+    pub fn begin(&self, partition: u16, log: u64, epoch: u64, from: u64, refreshed_from: u64) {
+        let now = Instant::now();
+        let partition = usize::from(partition);
+        let broken = self.change(|logs| logs.begin(now, partition, log, epoch, from, refreshed_from));
+        if broken {
+            self.each_listener(|listener| listener.reset(ResetReason::LogLost));
+        }
+    }
+
+    /// Takes in records of one partition, in the order of their positions over both kinds: a `Refreshed` that comes after an event with
+    /// a higher position is taken for one that is known, and ignored. Announces them.
+    pub fn take_in(&self, records: Vec<Record>) {
+        let now = Instant::now();
+        let taken: Vec<Arc<Logged>> = self.change(|logs| {
+            let records = records.into_iter();
+            records.filter_map(|record| logs.take_in(now, record)).collect()
+        });
+        self.tell(&taken);
+    }
+
+    /// The partition's log has come to here, and nothing is left to take in: **the proof that this replica is current**. Call it each time
+    /// that a read of the log came back with all there was, also if that was nothing and `at` is what it was, so at least once a second:
+    /// watchers hear no sign of life while a partition was not proven current for [`CURRENT`](super::CURRENT), because a client that is told
+    /// "alive" goes on trusting copies of which the log may know better.
+    pub fn advance(&self, partition: u16, at: u64) {
+        let now = Instant::now();
+        self.change(|logs| logs.advance(now, usize::from(partition), at));
+    }
+
+    /// The store's time is this. Tell it now and then: by it is known how old a record is that is taken in late.
+    pub fn tell_time(&self, time: StoreTime) {
+        let now = Instant::now();
+        self.logs.write().tell_time(now, time);
+    }
+
+    /// The store does not answer for a partition. Watchers get Reset LOG_LOST, and then no sign of life until it is back; new ones are
+    /// refused. Said twice, it counts once.
+    pub fn lost(&self, partition: u16) {
+        if self.change(|logs| logs.lose(usize::from(partition))) {
+            self.each_listener(|listener| listener.lost(partition));
+        }
+    }
+
+    /// The store answers again for a partition that was lost. Watchers get Reset DEGRADED_ENDED.
+    pub fn regained(&self, partition: u16) {
+        if self.change(|logs| logs.regain(usize::from(partition))) {
+            self.each_listener(|listener| listener.regained(partition));
+        }
+    }
+
+    /// What was proven current until now does not count: a proof is to be read from the store anew.
+    pub(super) fn doubt(&self) {
+        self.change(Logs::doubt);
     }
 }

@@ -2,23 +2,25 @@
 //!
 //! *Owns* who is subscribed, and wakes those that an event concerns. *Never does* send: a woken watcher reads the log itself.
 //!
-//! *Invariant.* A watcher is registered before its position is read, so a record is either before that position or wakes it.
+//! *Invariants.* A watcher is registered before its position is read, so a record is either before that position or wakes it. While it
+//! is not known that this replica hears of everything, or that the others know of its watchers, its watchers hear nothing, so that their
+//! clients stop trusting their copies in time: see [`Hub::holds_back`].
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::cursor::Cursor;
 use super::feed::{Feed, Listener, Record, ResetReason};
 use super::filter::{Filter, Subscription};
-use super::log::Position;
+use super::logs::Opening;
 use super::registry::Registry;
 use super::stats::Stats;
 use super::stream::Watching;
-use super::watcher::Watcher;
+use super::watcher::{Marks, Watcher};
 use crate::decision::Key;
 use crate::store::Target;
 
@@ -30,12 +32,17 @@ pub type LocalHits = Box<dyn Fn(&str, &str, u64) + Send + Sync>;
 pub struct HubLimits {
     /// Watchers connected at the same time.
     pub watchers: usize,
+    /// Barriers that are waited for at the same time.
+    pub barriers: usize,
 }
 
 impl Default for HubLimits {
-    /// 20,000 watchers.
+    /// 20,000 watchers, 1,024 barriers.
     fn default() -> HubLimits {
-        HubLimits { watchers: 20_000 }
+        HubLimits {
+            watchers: 20_000,
+            barriers: 1_024,
+        }
     }
 }
 
@@ -48,6 +55,9 @@ pub enum Refused {
     /// The replica stops.
     #[error("this replica is shutting down; subscribe at another")]
     Draining,
+    /// The store does not answer, so nobody can be told what it commits.
+    #[error("the store behind this replica does not answer; subscribe again later, or at another")]
+    StoreDown,
 }
 
 /// Whether streams are to end.
@@ -58,16 +68,28 @@ pub(super) enum Phase {
     Closed,
 }
 
+/// What watchers may not be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Nothing,
+    AllButResets,
+    Everything,
+}
+
 /// The watchers.
 pub struct Hub {
     pub(super) feed: Arc<Feed>,
     limits: HubLimits,
     registry: RwLock<Registry>,
+    barriers: Arc<Semaphore>,
     phase: AtomicU8,
     next: AtomicU64,
     hits: LocalHits,
     pub(super) stats: Stats,
     stopping: CancellationToken,
+    birth: Instant,
+    /// Until when the other replicas know of the watchers of this one, in microseconds since `birth`.
+    known_until: AtomicU64,
 }
 
 impl Hub {
@@ -82,11 +104,14 @@ impl Hub {
             feed: feed.clone(),
             limits,
             registry: RwLock::default(),
+            barriers: Arc::new(Semaphore::new(limits.barriers.min(Semaphore::MAX_PERMITS))),
             phase: AtomicU8::new(Phase::Open as u8),
             next: AtomicU64::new(0),
             hits,
             stats: Stats::default(),
             stopping: CancellationToken::new(),
+            birth: Instant::now(),
+            known_until: AtomicU64::new(u64::MAX),
         });
         feed.listen(Arc::new(Ears(Arc::downgrade(&hub))));
         hub
@@ -109,50 +134,28 @@ impl Hub {
             self.feed.want_refreshed();
         }
         let joined = self.join(filter, subscription);
-        if joined.is_none() && refreshed {
+        if joined.is_err() && refreshed {
             self.feed.unwant_refreshed();
         }
-        let (watcher, resume) = joined.ok_or(Refused::Overloaded)?;
-        Ok(Watching::new(self.clone(), watcher, resume))
+        let (watcher, opening) = joined?;
+        Ok(Watching::new(self.clone(), watcher, opening))
     }
 
-    fn join(&self, filter: Filter, subscription: &Subscription) -> Option<(Arc<Watcher>, Resume)> {
+    fn join(&self, filter: Filter, subscription: &Subscription) -> Result<(Arc<Watcher>, Opening), Refused> {
         let mut registry = self.registry.write();
         registry.forget_silent(Instant::now());
         if registry.live() >= self.limits.watchers || registry.live() + registry.ghosts() >= 2 * self.limits.watchers {
-            return None;
+            return Err(Refused::Overloaded);
         }
-        let head = self.feed.position();
-        let resume = self.resume(&subscription.resume_from, head);
+        let opening = self.feed.open(&subscription.resume_from, filter.refreshed);
+        let opening = opening.ok_or(Refused::StoreDown)?;
         // Who begins now has kept nothing, so there is nothing before to be applied. Who resumes may have received and not applied.
-        let acknowledged = if resume == Resume::Now(head) { head.at } else { 0 };
+        let is_new = !opening.resumed && opening.reset.is_none();
+        let marks = Marks::new(&opening, is_new);
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let watcher = Watcher::new(id, filter, subscription.observe_only, resume.sent(head), acknowledged);
-        let watcher = Arc::new(watcher);
+        let watcher = Arc::new(Watcher::new(id, filter, subscription.observe_only, marks));
         registry.join(&watcher);
-        Some((watcher, resume))
-    }
-
-    fn resume(&self, text: &str, head: Position) -> Resume {
-        if text.is_empty() {
-            return Resume::Now(head);
-        }
-        match Cursor::decode(text) {
-            Ok(cursor) => match self.position_of(&cursor) {
-                Some(position) => Resume::From(position),
-                None => Resume::Unknown(head),
-            },
-            Err(_) => Resume::Unknown(head),
-        }
-    }
-
-    /// The position that a cursor names, if it is one of this log.
-    pub(super) fn position_of(&self, cursor: &Cursor) -> Option<Position> {
-        let [at] = cursor.positions[..] else { return None };
-        (cursor.log == self.feed.id()).then_some(Position {
-            epoch: cursor.epoch,
-            at,
-        })
+        Ok((watcher, opening))
     }
 
     /// Tells every watcher that this replica is about to stop, and takes no new ones. Streams go on until [`Hub::close`].
@@ -209,6 +212,23 @@ impl Hub {
         (self.hits)(namespace, key, hits);
     }
 
+    /// How many of each namespace may trust their copies: observers aside, those that have left a while ago too.
+    pub(super) fn trusting(&self) -> Vec<(Arc<str>, u32)> {
+        let mut registry = self.registry.write();
+        registry.forget_silent(Instant::now());
+        registry.trusting().into_iter().collect()
+    }
+
+    /// Room for one more barrier that is waited for, to be held until it is over. Take it before anything is committed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Overloaded`] when there are too many.
+    pub fn room_for_barrier(&self) -> Result<OwnedSemaphorePermit, Refused> {
+        let room = self.barriers.clone().try_acquire_owned();
+        room.map_err(|_| Refused::Overloaded)
+    }
+
     pub(super) fn covering(&self, namespace: &str, targets: &[Target]) -> Vec<Arc<Watcher>> {
         self.registry.read().covering(namespace, targets)
     }
@@ -220,40 +240,47 @@ impl Hub {
         }
     }
 
+    /// Whether watchers may be told nothing, or nothing but a reset.
+    ///
+    /// A client trusts its copies for [`MAX_SILENCE`](super::MAX_SILENCE) after each word. So there must be no word but *forget* unless
+    /// the log was current a moment ago, and no word at all unless every other replica counts this one's watchers for so long: a barrier
+    /// that ends without them says that none of them serves what is old.
+    pub(super) fn holds_back(&self) -> Held {
+        let known = self.known_until.load(Ordering::Acquire);
+        if known != u64::MAX && known <= self.micros(Instant::now()) {
+            Held::Everything
+        } else if !self.feed.is_current() {
+            Held::AllButResets
+        } else {
+            Held::Nothing
+        }
+    }
+
+    /// The other replicas know of the watchers of this one until then, and for [`MAX_SILENCE`](super::MAX_SILENCE) longer.
+    pub(super) fn known_until(&self, until: Instant) {
+        let now = Instant::now();
+        let before = self.known_until.swap(self.micros(until), Ordering::AcqRel);
+        if before > self.micros(now) {
+            return;
+        }
+        // They were not known for a while. What was committed meanwhile must be here before a word is said, and where barriers may have
+        // ended without them they start afresh: an event from before would be a word.
+        self.feed.doubt();
+        let forgotten = before.saturating_add(u64::try_from(super::MAX_SILENCE.as_micros()).unwrap_or(u64::MAX));
+        if forgotten <= self.micros(now) && self.watchers() > 0 {
+            self.feed.reset(ResetReason::LogLost);
+        }
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.birth).as_micros()).unwrap_or(u64::MAX)
+    }
+
     fn wake_everybody(&self) {
         self.registry
             .read()
             .everybody()
             .for_each(|watcher| watcher.waker.wake());
-    }
-}
-
-/// Where a new watcher begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resume {
-    /// At the head of the log.
-    Now(Position),
-    /// At a cursor of this log.
-    From(Position),
-    /// At the head of the log, with a cursor that says nothing.
-    Unknown(Position),
-}
-
-impl Resume {
-    pub fn position(self) -> Position {
-        match self {
-            Resume::Now(position) | Resume::From(position) | Resume::Unknown(position) => position,
-        }
-    }
-
-    /// What an earlier stream may have sent, as far as this log has come. A cursor is only what the client says.
-    fn sent(self, head: Position) -> Position {
-        let position = self.position();
-        let same = position.epoch == head.epoch;
-        Position {
-            epoch: head.epoch,
-            at: if same { position.at.min(head.at) } else { 0 },
-        }
     }
 }
 
@@ -269,6 +296,14 @@ impl Listener for Hub {
 
     /// The log keeps the reason; who reads on from before meets it there.
     fn reset(&self, _reason: ResetReason) {
+        self.wake_everybody();
+    }
+
+    fn lost(&self, _partition: u16) {
+        self.wake_everybody();
+    }
+
+    fn regained(&self, _partition: u16) {
         self.wake_everybody();
     }
 }
@@ -288,6 +323,18 @@ impl Listener for Ears {
     fn reset(&self, reason: ResetReason) {
         if let Some(hub) = self.0.upgrade() {
             hub.reset(reason);
+        }
+    }
+
+    fn lost(&self, partition: u16) {
+        if let Some(hub) = self.0.upgrade() {
+            hub.lost(partition);
+        }
+    }
+
+    fn regained(&self, partition: u16) {
+        if let Some(hub) = self.0.upgrade() {
+            hub.regained(partition);
         }
     }
 }

@@ -1,11 +1,9 @@
-//! The log of a store: what was committed, in order, for as long as there is room.
+//! One partition of a store's log: what was committed, in order, for as long as there is room.
 //!
-//! *Owns* positions: one growing sequence for all records. `Refreshed` records have a ring of their own, so that a flood of reports
-//! does not shorten the time for which invalidations can be replayed. That ring keeps the latest record of each key only, and is
-//! filled only while somebody wants it and a while after.
+//! *Owns* the records between its floors and its head. `Refreshed` records have a ring of their own, so that a flood of reports does not
+//! shorten the time for which invalidations can be replayed; that ring keeps the latest record of each key only.
 //!
-//! *Invariants.* A read either covers everything between two positions, or says why it cannot. Positions never go back, also not
-//! over a [`Log::fence`]. Whatever happens that a reader must see moves the head: "nothing new" is one comparison.
+//! *Never does* give positions: they come with the records. *Invariant.* A read covers everything between two positions, in order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -13,14 +11,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::cursor::Cursor;
-use super::feed::{Record, ResetReason};
+use super::feed::Record;
 use super::filter::{Filter, mark};
+use super::position::text;
 use super::ring::{Ring, Room, Slot};
 use crate::decision::Key;
 use crate::store::{Event, Target};
 
-/// How much a log remembers.
+/// How much a log remembers, over all its partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Invalidations and revocations.
@@ -49,20 +47,23 @@ impl Default for Bounds {
     }
 }
 
-/// A place between two records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
-    /// Of the log.
-    pub epoch: u64,
-    /// Everything up to here.
-    pub at: u64,
+impl Bounds {
+    /// The room of one of so many partitions.
+    pub(super) fn share(self, partitions: usize) -> Bounds {
+        Bounds {
+            records: (self.records / partitions).max(1),
+            bytes: self.bytes / partitions,
+            refreshed_records: (self.refreshed_records / partitions).max(1),
+            refreshed_bytes: self.refreshed_bytes / partitions,
+            keep: self.keep,
+        }
+    }
 }
 
 /// A record in the log, shared by all who read it.
 pub(super) struct Logged {
     pub record: Record,
-    pub epoch: u64,
-    /// When it came in, by the monotonic clock.
+    /// When it was committed, by this replica's monotonic clock.
     pub when: Instant,
     /// An estimate, in bytes.
     pub weight: usize,
@@ -70,64 +71,37 @@ pub(super) struct Logged {
 }
 
 impl Logged {
-    pub fn position(&self) -> Position {
-        Position {
-            epoch: self.epoch,
-            at: self.record.place.at,
-        }
-    }
-
-    /// The cursor's text after this record, made once for all watchers.
-    pub fn cursor(&self, log: u64) -> Arc<str> {
-        self.cursor.get_or_init(|| text(log, self.position())).clone()
+    /// The cursor's text after this record in a log of one partition, made once for all watchers. A record is never read in two epochs
+    /// of such a log.
+    pub fn cursor(&self, log: u64, epoch: u64) -> Arc<str> {
+        let at = self.record.place.at;
+        self.cursor.get_or_init(|| text(log, epoch, vec![at])).clone()
     }
 }
 
-/// The text of a position.
-pub(super) fn text(log: u64, position: Position) -> Arc<str> {
-    Cursor {
-        log,
-        epoch: position.epoch,
-        positions: vec![position.at],
-    }
-    .encode()
-}
-
-/// What a reader missed, and where it can go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gap {
-    /// `None`: it fell behind.
-    pub reason: Option<ResetReason>,
-    pub now: Position,
+/// How far a read came.
+pub(super) struct Covered {
+    /// Everything up to here was taken or does not match.
+    pub at: u64,
+    /// The reader took no more.
+    pub refused: bool,
 }
 
 /// Under the feed's lock.
 pub(super) struct Log {
-    head: Position,
+    head: u64,
     main: Ring,
     refreshed: Ring,
     /// Where each key's record stands in `refreshed`.
     latest: HashMap<Key, u64>,
-    fence: Option<(u64, ResetReason)>,
-    recording: Recording,
-    keep: Duration,
+    /// Before this, `Refreshed` may be missing; it may be ahead of the head.
+    refreshed_from: u64,
 }
-
-/// Whether `Refreshed` are recorded.
-enum Recording {
-    No,
-    For(usize),
-    /// The last subscriber left then.
-    Lingering(Instant),
-}
-
-/// A read looks at no more slots at once, so that no commit waits long for the lock.
-const SCAN: usize = 4_096;
 
 impl Log {
     pub fn new(bounds: Bounds) -> Log {
         Log {
-            head: Position { epoch: 1, at: 0 },
+            head: 0,
             main: Ring::new(Room {
                 records: bounds.records,
                 bytes: bounds.bytes,
@@ -139,40 +113,52 @@ impl Log {
                 keep: bounds.keep,
             }),
             latest: HashMap::new(),
-            fence: None,
-            recording: Recording::No,
-            keep: bounds.keep,
+            refreshed_from: 0,
         }
     }
 
-    pub fn head(&self) -> Position {
+    pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Adds a record and says its position; `None` for one that nobody wants.
-    pub fn push(
-        &mut self,
-        now: Instant,
-        event: Event,
-        stamp: impl FnOnce(u64, Event) -> Record,
-    ) -> Option<Arc<Logged>> {
-        let refreshed = matches!(event, Event::Refreshed { .. });
-        if refreshed && !self.records_refreshed(now) {
-            return None;
-        }
-        self.head.at += 1;
-        let position = self.head.at;
-        let (mark, weight) = (mark(&event), weight(&event));
+    /// It is empty, and goes on from here.
+    pub fn start(&mut self, from: u64) {
+        self.head = from;
+        self.main.clear(from);
+        self.forget_refreshed(from);
+        self.refreshed_from = 0;
+    }
+
+    /// `Refreshed` up to here are not known.
+    pub fn forget_refreshed(&mut self, until: u64) {
+        self.refreshed.clear(until);
+        self.latest = HashMap::new();
+    }
+
+    /// `Refreshed` were not recorded up to here, which may be a place that the log has not come to yet.
+    pub fn refreshed_since(&mut self, from: u64) {
+        self.refreshed_from = self.refreshed_from.max(from);
+    }
+
+    /// The log has come to here. It never goes back.
+    pub fn advance(&mut self, at: u64) {
+        self.head = self.head.max(at);
+    }
+
+    /// Adds a record, which stands behind the head.
+    pub fn push(&mut self, now: Instant, when: Instant, record: Record) -> Arc<Logged> {
+        debug_assert!(record.place.at > self.head);
+        let position = record.place.at;
+        self.head = position;
         let logged = Arc::new(Logged {
-            record: stamp(position, event),
-            epoch: self.head.epoch,
-            when: now,
-            weight,
+            weight: weight(&record.event),
+            when,
             cursor: OnceLock::new(),
+            record,
         });
         let slot = Slot {
             position,
-            mark,
+            mark: mark(&logged.record.event),
             logged: Some(logged.clone()),
         };
         if let Event::Refreshed { key, .. } = &logged.record.event {
@@ -188,79 +174,42 @@ impl Log {
         } else {
             self.main.push(slot, now, |_| ());
         }
-        Some(logged)
+        logged
     }
 
-    fn records_refreshed(&mut self, now: Instant) -> bool {
-        if let Recording::Lingering(since) = self.recording
-            && now.duration_since(since) >= self.keep
-        {
-            self.recording = Recording::No;
-            self.refreshed.clear(self.head.at);
-            self.latest = HashMap::new();
-        }
-        self.wants_refreshed()
+    /// Whether everything after a position is here. A position ahead of the head has missed nothing.
+    pub fn reaches_back_to(&self, from: u64, refreshed: bool) -> bool {
+        from >= self.main.floor() && (!refreshed || (from >= self.refreshed.floor() && !self.is_unrecorded(from)))
     }
 
-    /// Whether `Refreshed` are recorded, as far as was noticed.
-    pub fn wants_refreshed(&self) -> bool {
-        !matches!(self.recording, Recording::No)
+    /// Whether `Refreshed` after a position were not recorded. Nothing is said of what is still to come.
+    pub fn is_unrecorded(&self, from: u64) -> bool {
+        from < self.refreshed_from && self.refreshed_from <= self.head
     }
 
-    /// One more subscriber wants `Refreshed`.
-    pub fn want_refreshed(&mut self) {
-        self.recording = match self.recording {
-            Recording::For(subscribers) => Recording::For(subscribers + 1),
-            Recording::Lingering(_) => Recording::For(1),
-            Recording::No => {
-                // What went by unrecorded took no position: the head moves, so that a cursor from before is seen to be too old.
-                self.head.at += 1;
-                self.refreshed.clear(self.head.at);
-                Recording::For(1)
-            }
-        };
-    }
-
-    /// One fewer does.
-    pub fn unwant_refreshed(&mut self, now: Instant) {
-        self.recording = match self.recording {
-            Recording::For(subscribers) if subscribers > 1 => Recording::For(subscribers - 1),
-            Recording::For(_) => Recording::Lingering(now),
-            Recording::Lingering(_) | Recording::No => return,
-        };
-    }
-
-    /// From here on, whoever has a position from before must start afresh.
-    pub fn fence(&mut self, reason: ResetReason) {
-        if reason == ResetReason::LogLost {
-            self.head.epoch += 1;
-        }
-        self.head.at += 1;
-        self.fence = Some((self.head.at, reason));
-        self.main.clear(self.head.at);
-        self.refreshed.clear(self.head.at);
-        self.latest.clear();
-    }
-
-    /// Offers what matches, in order, until `take` refuses. Answers the position up to which everything was taken or does not
-    /// match.
+    /// Offers what matches, in order, until `take` refuses or `looks` slots were looked at.
     pub fn read(
         &self,
-        from: Position,
+        from: u64,
         filter: &Filter,
+        looks: &mut usize,
         mut take: impl FnMut(&Arc<Logged>) -> bool,
-    ) -> Result<Position, Gap> {
-        self.reachable(from, filter)?;
-        let mut main = self.main.after(from.at).peekable();
-        let wanted = if filter.refreshed { from.at } else { u64::MAX };
+    ) -> Covered {
+        let mut main = self.main.after(from).peekable();
+        let wanted = if filter.refreshed { from } else { u64::MAX };
         let mut refreshed = self.refreshed.after(wanted).peekable();
-        let mut covered = from;
-        for _ in 0..SCAN {
+        let (mut at, mut taken) = (from, None);
+        let mut refused = false;
+        while *looks > 0 {
+            *looks -= 1;
             let earlier_main = match (main.peek(), refreshed.peek()) {
                 (Some(main), Some(refreshed)) => main.position < refreshed.position,
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
-                (None, None) => return Ok(self.head),
+                (None, None) => {
+                    at = from.max(self.head);
+                    break;
+                }
             };
             let Some(slot) = (if earlier_main { main.next() } else { refreshed.next() }) else {
                 break;
@@ -268,32 +217,20 @@ impl Log {
             if let Some(logged) = &slot.logged
                 && filter.may_want(slot.mark)
                 && filter.wants(&logged.record.event)
-                && !take(logged)
             {
-                return Ok(covered);
+                if !take(logged) {
+                    refused = true;
+                    break;
+                }
+                taken = Some(slot.position);
             }
-            covered.at = slot.position;
+            at = slot.position;
         }
-        Ok(covered)
-    }
-
-    fn reachable(&self, from: Position, filter: &Filter) -> Result<(), Gap> {
-        let gap = |reason| Err(Gap { reason, now: self.head });
-        if from.epoch > self.head.epoch || (from.epoch == self.head.epoch && from.at > self.head.at) {
-            return gap(Some(ResetReason::UnknownCursor));
+        Covered {
+            // What was taken last has a cursor that others share; what does not match behind it is passed with the next look.
+            at: taken.unwrap_or(at),
+            refused,
         }
-        if from.epoch < self.head.epoch {
-            return gap(Some(ResetReason::LogLost));
-        }
-        if let Some((fence, reason)) = self.fence
-            && from.at < fence
-        {
-            return gap(Some(reason));
-        }
-        if from.at < self.main.floor() || (filter.refreshed && from.at < self.refreshed.floor()) {
-            return gap(None);
-        }
-        Ok(())
     }
 }
 

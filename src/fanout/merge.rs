@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::event::{Invalidation, WatchEvent, What};
 use super::log::Logged;
+use super::position::Position;
 use crate::decision::{Expiry, Mode, Seq, StoreTime};
 use crate::store::{Event, Target};
 
@@ -72,12 +73,12 @@ impl Run {
     }
 
     /// The last record taken.
-    pub fn last(&self) -> Option<&Arc<Logged>> {
+    fn last(&self) -> Option<&Arc<Logged>> {
         self.rest.last().or(self.first.as_ref())
     }
 
-    /// The message.
-    pub fn message(&self, log: u64) -> Option<WatchEvent> {
+    /// The message, after which the stream stands at `position`.
+    pub fn message(&self, position: &Position) -> Option<WatchEvent> {
         let (first, last) = (self.first.as_ref()?, self.last()?);
         let what = match &first.record.event {
             Event::Invalidated { namespace, .. } => What::Invalidated(self.invalidation(namespace)),
@@ -109,7 +110,10 @@ impl Run {
             },
         };
         Some(WatchEvent {
-            cursor: last.cursor(log),
+            cursor: match position.at.len() {
+                1 => last.cursor(position.log, position.epoch),
+                _ => position.text(),
+            },
             what,
         })
     }

@@ -9,10 +9,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::barrier::Barrier;
+use super::hub::Hub;
 use crate::store::{Answer, Place, Target};
 
 /// How far are your watchers?
@@ -33,7 +36,10 @@ pub trait Peers: Send + Sync {
     /// Every other replica's answer, and what is known of those that gave none. Takes little longer than the question's `wait`.
     fn ask(&self, question: Question) -> Answer<'_, Vec<Barrier>>;
 
-    /// From now on this one answers for the watchers of this replica.
+    /// How many watchers of a namespace each other replica registered last. Without a trip, so a few seconds old.
+    fn registered(&self, namespace: &str) -> Vec<u32>;
+
+    /// From now on this one answers for the watchers of this replica, and they are registered.
     fn answer_for(&self, respondent: Arc<dyn Respondent>);
 }
 
@@ -44,4 +50,62 @@ pub trait Respondent: Send + Sync {
 
     /// How many watch each namespace, observers aside, those that have left but may trust their copies included: to be registered.
     fn watching(&self) -> Vec<(Arc<str>, u32)>;
+
+    /// Every barrier that begins before this moment counts the watchers of this replica, and for [`MAX_SILENCE`](super::MAX_SILENCE)
+    /// longer. After it they are told nothing until the next such promise. A moment that is past: nobody knows of them yet.
+    fn known_until(&self, until: Instant);
+}
+
+/// How far an invalidation has come at all replicas. Waits as the question says; a `wait` of zero asks nobody else, and counts what the
+/// others have registered.
+pub async fn ask_everywhere(hub: &Hub, peers: Option<&dyn Peers>, question: Question) -> Barrier {
+    let Some(peers) = peers else {
+        return hub.barrier(&question).await;
+    };
+    if question.wait.is_zero() {
+        let unheard = |watchers| Barrier::unheard(watchers as usize);
+        let others = peers.registered(&question.namespace).into_iter().map(unheard);
+        return others.fold(hub.barrier(&question).await, Barrier::and);
+    }
+    let (own, others) = tokio::join!(hub.barrier(&question), peers.ask(question.clone()));
+    match others {
+        Ok(others) => others.into_iter().fold(own, Barrier::and),
+        Err(error) => {
+            tracing::warn!(namespace = &*question.namespace, %error, "the watchers of other replicas could not be asked; they count as one that lags");
+            own.and(Barrier::unheard(1))
+        }
+    }
+}
+
+/// A hub that answers for its watchers. It does not keep the hub alive.
+struct Voice(Weak<Hub>);
+
+impl Hub {
+    /// Answers other replicas for the watchers of this one.
+    pub fn respondent(self: &Arc<Hub>) -> Arc<dyn Respondent> {
+        Arc::new(Voice(Arc::downgrade(self)))
+    }
+}
+
+impl Respondent for Voice {
+    fn asked(&self, question: Question) -> Pin<Box<dyn Future<Output = Barrier> + Send>> {
+        let hub = self.0.upgrade();
+        Box::pin(async move {
+            match hub {
+                Some(hub) => hub.barrier(&question).await,
+                // Its streams have ended, and nobody remembers how long ago.
+                None => Barrier::unheard(1),
+            }
+        })
+    }
+
+    fn watching(&self) -> Vec<(Arc<str>, u32)> {
+        self.0.upgrade().map(|hub| hub.trusting()).unwrap_or_default()
+    }
+
+    fn known_until(&self, until: Instant) {
+        if let Some(hub) = self.0.upgrade() {
+            hub.known_until(until);
+        }
+    }
 }

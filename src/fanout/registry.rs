@@ -100,6 +100,19 @@ impl Registry {
             .collect()
     }
 
+    /// How many of each namespace may trust their copies: observers aside, ghosts too.
+    pub fn trusting(&self) -> HashMap<Arc<str>, u32> {
+        let mut counts = HashMap::new();
+        let ghosts = self.ghosts.iter().map(|(_, watcher)| watcher);
+        let ghosts = ghosts.flat_map(|watcher| watcher.filter.namespaces.iter().map(move |name| (name, watcher)));
+        let live = self.by_namespace.iter();
+        let live = live.flat_map(|(name, watchers)| watchers.values().map(move |watcher| (name, watcher)));
+        for (name, _) in live.chain(ghosts).filter(|(_, watcher)| !watcher.observe_only) {
+            *counts.entry(name.clone()).or_insert(0) += 1;
+        }
+        counts
+    }
+
     /// How many watch each namespace, observers too.
     pub fn census(&self) -> Vec<(Arc<str>, usize)> {
         self.by_namespace

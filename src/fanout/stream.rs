@@ -11,15 +11,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::Stream;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::cursor::{BadCursor, Cursor};
 use super::event::{WatchEvent, What};
-use super::feed::ResetReason;
-use super::hub::{Hub, Phase, Resume};
-use super::log::{Position, text};
+use super::feed::{Feed, ResetReason};
+use super::hub::{Held, Hub, Phase};
+use super::logs::{Gap, Opening};
 use super::merge::Run;
+use super::position::Position;
 use super::watcher::Watcher;
+use crate::store::Place;
 
 /// Something is sent at least so often.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -28,16 +30,25 @@ pub const MAX_SILENCE: Duration = Duration::from_secs(15);
 
 /// So many reads of the log that find nothing, then others get their turn.
 const READS: usize = 16;
+/// A cursor from a replica that is ahead of this one must have come up by then. Else it is of nothing that happened.
+const CATCH_UP: Duration = Duration::from_secs(5);
+/// Who is held back looks again so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether the log came up to a cursor in time.
+type CatchingUp = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// A subscription as a stream. Dropping it unsubscribes.
 pub struct Watching {
     hub: Arc<Hub>,
     watcher: Arc<Watcher>,
     position: Position,
+    /// The partition to be read first.
+    first: usize,
     /// To be yielded first.
     reset: Option<ResetReason>,
-    /// The position is still the client's own cursor, which nobody has compared with the log.
-    resuming: bool,
+    /// The position is ahead of this log.
+    catching_up: Option<CatchingUp>,
     started: bool,
     told: bool,
     ended: bool,
@@ -50,18 +61,23 @@ pub struct Watching {
 enum Next {
     Message(WatchEvent),
     Nothing,
+    /// There may be something that is not to be said now.
+    Held,
     /// There is more to look at.
     Again,
+    End,
 }
 
 impl Watching {
-    pub(super) fn new(hub: Arc<Hub>, watcher: Arc<Watcher>, resume: Resume) -> Watching {
+    pub(super) fn new(hub: Arc<Hub>, watcher: Arc<Watcher>, opening: Opening) -> Watching {
+        let catching_up = opening.ahead.then(|| catch_up(hub.feed.clone(), &opening.position));
         Watching {
             hub,
             watcher,
-            position: resume.position(),
-            reset: matches!(resume, Resume::Unknown(_)).then_some(ResetReason::UnknownCursor),
-            resuming: matches!(resume, Resume::From(_)),
+            position: opening.position,
+            first: 0,
+            reset: opening.reset,
+            catching_up,
             started: false,
             told: false,
             ended: false,
@@ -77,9 +93,7 @@ impl Watching {
     ///
     /// [`BadCursor`] if the text is none.
     pub fn acknowledge(&self, cursor: &str) -> Result<(), BadCursor> {
-        if let Some(position) = self.hub.position_of(&Cursor::decode(cursor)?) {
-            self.watcher.acknowledge(position);
-        }
+        self.watcher.acknowledge(&Cursor::decode(cursor)?);
         Ok(())
     }
 
@@ -88,16 +102,27 @@ impl Watching {
         self.hub.hit(namespace, key, hits);
     }
 
-    fn next(&mut self) -> Next {
+    fn next(&mut self, cx: &mut Context<'_>) -> Next {
+        let held = self.hub.holds_back();
         if self.hub.phase() == Phase::Closed {
             self.ended = true;
-            return Next::Message(self.here(What::Progress { draining: true }));
+            return match held {
+                Held::Nothing => Next::Message(self.here(What::Progress { draining: true })),
+                Held::AllButResets | Held::Everything => Next::End,
+            };
+        }
+        if held == Held::Everything {
+            return Next::Held;
         }
         if let Some(reason) = self.reset.take() {
             return Next::Message(self.here(What::Reset { reason }));
         }
+        if held == Held::AllButResets {
+            return self.reset_if_due().map_or(Next::Held, Next::Message);
+        }
+        self.poll_catching_up(cx);
         for _ in 0..READS {
-            if !self.resuming && self.hub.feed.head() == self.position.at {
+            if self.hub.feed.has_nothing_after(&self.position) {
                 return self.idle();
             }
             if let Some(message) = self.read() {
@@ -107,34 +132,54 @@ impl Watching {
         Next::Again
     }
 
+    /// A reset alone.
+    fn reset_if_due(&mut self) -> Option<WatchEvent> {
+        let gap = self.hub.feed.fenced(&self.position)?;
+        Some(self.missed(gap))
+    }
+
     /// The next message from the log, if a look finds one; moves the position.
     fn read(&mut self) -> Option<WatchEvent> {
         let mut run = Run::default();
-        let read = self
-            .hub
-            .feed
-            .read(self.position, &self.watcher.filter, |logged| run.take(logged));
-        let first = std::mem::take(&mut self.resuming);
-        match read {
-            Ok(covered) => {
-                self.position = run.last().map_or(covered, |last| last.position());
-                run.message(self.hub.feed.id())
+        let take = |logged: &_| run.take(logged);
+        let feed = &self.hub.feed;
+        match feed.read(&mut self.position, self.first, &self.watcher.filter, take) {
+            Ok(next) => {
+                self.first = next;
+                run.message(&self.position)
             }
-            Err(gap) => {
-                self.position = gap.now;
-                let behind = if first {
-                    ResetReason::CursorTooOld
-                } else {
-                    ResetReason::SlowConsumer
-                };
-                let reason = gap.reason.unwrap_or(behind);
-                Some(self.here(What::Reset { reason }))
+            Err(gap) => Some(self.missed(gap)),
+        }
+    }
+
+    fn missed(&mut self, gap: Gap) -> WatchEvent {
+        self.position = gap.now;
+        self.catching_up = None;
+        let reason = gap.reason.unwrap_or(ResetReason::SlowConsumer);
+        self.here(What::Reset { reason })
+    }
+
+    /// Who resumes at a cursor of which this replica has not heard yet waits until it has. What comes of other partitions meanwhile it is
+    /// told; that it is live it is not.
+    fn poll_catching_up(&mut self, cx: &mut Context<'_>) {
+        let Some(catching_up) = &mut self.catching_up else {
+            return;
+        };
+        if let Poll::Ready(in_time) = catching_up.as_mut().poll(cx) {
+            self.catching_up = None;
+            if !in_time {
+                self.position = self.hub.feed.position();
+                self.reset = Some(ResetReason::UnknownCursor);
+                cx.waker().wake_by_ref();
             }
         }
     }
 
     /// What there is to say when nothing was missed.
     fn idle(&mut self) -> Next {
+        if self.catching_up.is_some() || self.reset.is_some() {
+            return Next::Nothing;
+        }
         if !self.started {
             self.started = true;
             return Next::Message(self.here(What::Started {
@@ -151,14 +196,14 @@ impl Watching {
 
     fn here(&self, what: What) -> WatchEvent {
         WatchEvent {
-            cursor: text(self.hub.feed.id(), self.position),
+            cursor: self.position.text(),
             what,
         }
     }
 
     fn yielded(&mut self, message: WatchEvent) -> Poll<Option<WatchEvent>> {
         self.last = Instant::now();
-        self.watcher.sent(self.position);
+        self.watcher.sent(&self.position);
         self.hub.stats.sent(&message.what);
         Poll::Ready(Some(message))
     }
@@ -173,10 +218,19 @@ impl Stream for Watching {
         }
         // Before the look at the log, so that no record falls between the two.
         self.watcher.waker.register(cx.waker());
-        match self.next() {
+        match self.next(cx) {
             Next::Message(message) => return self.yielded(message),
             Next::Again => {
                 cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Next::End => return Poll::Ready(None),
+            Next::Held => {
+                let again = Instant::now() + LOOK_AGAIN;
+                self.silence.as_mut().reset(again);
+                if self.silence.as_mut().poll(cx).is_ready() {
+                    cx.waker().wake_by_ref();
+                }
                 return Poll::Pending;
             }
             Next::Nothing => {}
@@ -192,6 +246,16 @@ impl Stream for Watching {
         }
         Poll::Pending
     }
+}
+
+/// Waits until the log has come up to a position.
+fn catch_up(feed: Arc<Feed>, position: &Position) -> CatchingUp {
+    let place = |(partition, at)| Place {
+        partition: u16::try_from(partition).unwrap_or(u16::MAX),
+        at,
+    };
+    let places: Vec<Place> = position.at.iter().enumerate().map(place).collect();
+    Box::pin(async move { timeout(CATCH_UP, feed.arrived(&places)).await.is_ok() })
 }
 
 impl Drop for Watching {

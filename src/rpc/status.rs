@@ -141,12 +141,7 @@ impl From<Error> for Status {
             .into(),
             Error::Overloaded { what, retry_after } => overloaded(what, retry_after),
             Error::Draining => draining(),
-            Error::Store(StoreError::Unavailable(_)) => Failure::new(
-                Reason::StoreUnavailable,
-                "the store behind drover does not answer, and nothing was changed; try again after the delay given",
-            )
-            .retry(STORE_RETRY)
-            .into(),
+            Error::Store(StoreError::Unavailable(_)) => store_down(),
             Error::Store(StoreError::Unknown(_)) => Failure::new(
                 Reason::OutcomeUnknown,
                 "the store's answer was lost, so this call may or may not have taken effect; repeat it, that is safe",
@@ -237,6 +232,16 @@ pub fn overloaded(what: &str, retry_after: Duration) -> Status {
         format!("this replica is overloaded: {what}; try again after the delay given, or at another replica"),
     )
     .retry(retry_after)
+    .into()
+}
+
+/// The store does not answer, and the call did not reach it.
+pub fn store_down() -> Status {
+    Failure::new(
+        Reason::StoreUnavailable,
+        "the store behind drover does not answer, and nothing was changed; try again after the delay given",
+    )
+    .retry(STORE_RETRY)
     .into()
 }
 

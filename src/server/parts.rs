@@ -46,8 +46,9 @@ impl Parts {
                 let link = Link::new(redis)?;
                 tasks.spawn(link.clone().tend(cut.clone()));
                 let store = Redis::new(link, &redis.prefix, tasks);
-                tasks.spawn(store.clone().run(cut.clone()));
-                Parts::over(store, None, settings, metrics)
+                let parts = Parts::over(store.clone(), None, settings, metrics);
+                tasks.spawn(store.run(cut.clone()));
+                parts
             }
         })
     }
@@ -61,8 +62,12 @@ impl Parts {
     ) -> Parts {
         let limits = HubLimits {
             watchers: settings.limits.max_watchers,
+            ..HubLimits::default()
         };
         let hub = Hub::new(store.feed(), limits);
+        if let Some(peers) = store.peers() {
+            peers.answer_for(hub.respondent());
+        }
         let policies = Policies::new(settings.policies.clone());
         let coordinator = Coordinator::new(
             store.clone(),

@@ -11,6 +11,7 @@
 //! *Why a feed of its own*: two replicas over one store lose different rings.
 
 mod chance;
+mod remote;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 use self::chance::Chance;
 pub use self::chance::{Call, Fault, Faults};
+pub use self::remote::{Forgetful, Remote};
 use super::{
     Answer, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Snapshot, Store, StoreError, Want,
 };
@@ -209,6 +211,14 @@ impl Store for Faulty {
 
     fn feed(&self) -> &Arc<Feed> {
         &self.feed
+    }
+
+    fn recall(&self, key: &Key) -> Option<Loaded> {
+        self.inner.recall(key)
+    }
+
+    fn partition(&self, key: &Key) -> u16 {
+        self.inner.partition(key)
     }
 }
 

@@ -19,6 +19,7 @@
 //!
 //! *Why not a lock with a token and a counter*: a counter that is lost starts again, and a lock does not know what was invalidated.
 
+mod board;
 mod codec;
 pub mod condition;
 mod gather;
@@ -75,7 +76,7 @@ impl Redis {
     pub fn new(link: Arc<Link>, prefix: &str, tasks: &TaskTracker) -> Arc<Redis> {
         let feed = Feed::remote(link.partitions());
         let shared = Arc::new(Shared::new(link, prefix));
-        let board = Arc::new(tending::RedisBoard::new(shared.clone()));
+        let board = Arc::new(board::RedisBoard::new(shared.clone()));
         Arc::new(Redis {
             begun: tail::Begun::new(shared.partitions.len()),
             gather: Gather::new(tasks.clone()),
@@ -90,6 +91,8 @@ impl Redis {
         let partitions = 0..self.shared.partitions.len();
         let tails = partitions.map(|number| tail::follow(self.clone(), number));
         let all = async {
+            // Before the first log is read, so that its watchers need not wait for a second look at it.
+            self.peers.register_first().await;
             tokio::join!(
                 futures_util::future::join_all(tails),
                 tending::tend(self.clone()),
@@ -100,7 +103,19 @@ impl Redis {
         cut.run_until_cancelled(all).await;
     }
 
-    /// What was met, counted.
+    /// Looks after every partition once; `run` does so again and again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] of the first that does not answer.
+    pub async fn look_after(&self) -> Result<(), StoreError> {
+        for partition in &self.shared.partitions {
+            tending::look(self, partition).await?;
+        }
+        Ok(())
+    }
+
+    /// The way to the servers.
     pub fn link(&self) -> &Arc<Link> {
         &self.shared.link
     }
@@ -410,6 +425,10 @@ impl Store for Redis {
 
     fn recall(&self, key: &Key) -> Option<Loaded> {
         self.shared.recall(key)
+    }
+
+    fn partition(&self, key: &Key) -> u16 {
+        self.shared.partition(key.text()).number
     }
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {

@@ -5,24 +5,24 @@ use std::sync::Arc;
 use drover::store::Store;
 use drover::store::conformance::Harness;
 
-use crate::world::World;
+use crate::world::{Replica, World};
 
 struct Shared {
-    world: World,
-    store: Arc<dyn Store>,
+    _world: World,
+    replica: Replica,
 }
 
 impl Harness for Shared {
     fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        &self.replica.store
     }
 }
 
 impl Shared {
     async fn on_one_server() -> Shared {
         let world = World::single().await;
-        let store = world.replica().await.store;
-        Shared { world, store }
+        let replica = world.replica().await;
+        Shared { _world: world, replica }
     }
 }
 

@@ -1,10 +1,15 @@
 //! Replicas' stores over a Redis of their own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use drover::config::RedisSettings;
+use drover::decision::Key;
+use drover::fanout::{Listener, Record, ResetReason};
 use drover::store::Store;
 use drover::store::redis::Redis;
+use drover::store::redis::condition::Condition;
 use drover::store::redis::link::Link;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -21,11 +26,16 @@ pub struct World {
 pub struct Replica {
     pub store: Arc<dyn Store>,
     pub redis: Arc<Redis>,
+    heard: Heard,
+    _cut: DropGuard,
 }
 
 impl World {
     pub async fn single() -> World {
-        let server = Server::start();
+        World::over(Server::start())
+    }
+
+    pub fn over(server: Server) -> World {
         World {
             url: server.url(),
             server,
@@ -41,16 +51,57 @@ impl World {
         tasks.spawn(link.clone().tend(cut.clone()));
         let redis = Redis::new(link, &settings.prefix, &tasks);
         tasks.spawn(redis.clone().run(cut.clone()));
-        std::mem::forget(cut.drop_guard());
-        for _ in 0..500 {
-            if redis.ping().await.is_ok() {
-                return Replica {
-                    store: redis.clone(),
-                    redis,
-                };
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-        panic!("the store does not answer: {:?}", redis.ping().await);
+        let heard = Heard::default();
+        redis.feed().listen(Arc::new(heard.clone()));
+        let replica = Replica {
+            store: redis.clone(),
+            redis,
+            heard,
+            _cut: cut.drop_guard(),
+        };
+        replica.answers().await;
+        replica
     }
+}
+
+impl Replica {
+    /// Waits until the store answers.
+    pub async fn answers(&self) {
+        for _ in 0..3_000 {
+            if self.store.ping().await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the store does not answer: {:?}", self.store.ping().await);
+    }
+
+    /// How often a condition was met.
+    pub fn met(&self, condition: Condition) -> u64 {
+        self.redis.link().conditions().of(condition)
+    }
+
+    /// Records of the log that have come.
+    pub fn heard(&self) -> usize {
+        self.heard.0.load(Ordering::SeqCst)
+    }
+
+    /// Every partition is looked after once.
+    pub async fn looked_after(&self) {
+        self.redis.look_after().await.expect("an answer");
+    }
+}
+
+/// Counts what a feed tells.
+#[derive(Clone, Default)]
+pub struct Heard(Arc<AtomicUsize>);
+
+impl Listener for Heard {
+    fn rung(&self, _: &Key) {}
+
+    fn logged(&self, _: &Record) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn reset(&self, _: ResetReason) {}
 }

@@ -197,6 +197,11 @@ impl Server {
         assert!(self.run(), "its port is taken");
     }
 
+    /// Starts it again on the same port with what it has on disk, after [`Server::kill`].
+    pub fn start_again(&mut self) {
+        assert!(self.run(), "its port is taken");
+    }
+
     /// Ends it if it runs, and starts it on the same port without what it knew.
     pub fn restart_empty(&mut self) {
         self.kill();

@@ -14,14 +14,19 @@ fn apply(watching: &mut Watching) {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A place in the log's one partition.
-fn at(at: u64) -> crate::store::Place {
-    crate::store::Place { partition: 0, at }
+/// Of a place in the log's one partition.
+fn question(at: u64, targets: &[Target], wait: Duration) -> Question {
+    Question {
+        namespace: "shop".into(),
+        targets: targets.to_vec(),
+        places: vec![crate::store::Place { partition: 0, at }],
+        wait,
+    }
 }
 
 impl World {
     async fn barrier(&self, position: u64, wait: Duration) -> Barrier {
-        self.hub.barrier(&[at(position)], "shop", &key("a"), wait).await
+        self.hub.barrier(&question(position, &key("a"), wait)).await
     }
 }
 
@@ -106,7 +111,7 @@ async fn observers_and_those_whose_filter_leaves_it_out_do_not_count() {
     assert_eq!(
         world
             .hub
-            .barrier(&[at(position)], "shop", &tag, Duration::ZERO)
+            .barrier(&question(position, &tag, Duration::ZERO))
             .await
             .watchers,
         1

@@ -44,7 +44,13 @@ async fn nobody_subscribes_while_it_drains() {
 #[tokio::test(start_paused = true)]
 async fn there_are_no_more_watchers_than_allowed() {
     let feed = Feed::new();
-    let hub = Hub::new(&feed, HubLimits { watchers: 2 });
+    let hub = Hub::new(
+        &feed,
+        HubLimits {
+            watchers: 2,
+            ..HubLimits::default()
+        },
+    );
     let refreshes = Subscription {
         include_refreshed: true,
         ..shop()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tonic::Status;
 
 use crate::fanout::Refused;
-use crate::rpc::status::{draining, overloaded, stream_protocol};
+use crate::rpc::status::{draining, overloaded, store_down, stream_protocol};
 
 /// Places for watchers do not become free in a moment.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -29,6 +29,7 @@ impl From<Refusal> for Status {
             }
             Refusal::SubscribedTwice => stream_protocol("a second subscribe came; open another stream for it"),
             Refusal::Hub(Refused::Overloaded) => overloaded("it has as many watchers as it takes", PAUSE),
+            Refusal::Hub(Refused::StoreDown) => store_down(),
             Refusal::Draining | Refusal::Hub(Refused::Draining) => draining(),
         }
     }

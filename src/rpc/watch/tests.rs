@@ -8,7 +8,7 @@ use tonic_types::StatusExt as _;
 
 use super::*;
 use crate::decision::{Key, Mode, Seq, StoreTime};
-use crate::fanout::{Feed, HubLimits};
+use crate::fanout::{Feed, HubLimits, Question};
 use crate::proto::KeyHits;
 use crate::proto::watch_response::Event as Sent;
 use crate::store::{Event, Target};
@@ -154,14 +154,18 @@ async fn an_acknowledgement_is_heard_while_nothing_is_sent() {
     sent(&mut call);
     let position = invalidate(&feed, "a");
     let cursor = now(&mut call).expect("an event").cursor;
-    let target = [Target::Key(Key::new("shop", "a"))];
     say(&client, ack(&cursor));
     let place = crate::store::Place {
         partition: 0,
         at: position,
     };
-    let places = [place];
-    let barrier = hub.barrier(&places, "shop", &target, Duration::from_secs(1));
+    let question = Question {
+        namespace: "shop".into(),
+        targets: vec![Target::Key(Key::new("shop", "a"))],
+        places: vec![place],
+        wait: Duration::from_secs(1),
+    };
+    let barrier = hub.barrier(&question);
     let (barrier, sent) = tokio::join!(barrier, async { call.next().now_or_never() });
     assert!(sent.is_none() && barrier.confirmed);
 }
@@ -303,7 +307,13 @@ async fn local_hits_are_passed_on_and_their_limits_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_full_hub_and_a_draining_one_say_when_to_try_again() {
     let feed = Feed::new();
-    let full = Hub::new(&feed, HubLimits { watchers: 0 });
+    let full = Hub::new(
+        &feed,
+        HubLimits {
+            watchers: 0,
+            ..HubLimits::default()
+        },
+    );
     let (client, mut refused_one) = call(&full);
     say(&client, subscribe());
     let status = now(&mut refused_one).expect_err("an error");

@@ -1,19 +1,392 @@
-//! stub
-use crate::fanout::*;
-use crate::store::Answer;
+//! The watchers of other replicas, through the store that all share.
+//!
+//! *Owns* this replica's registration, the barriers that it asks others about, and its answers to theirs. *Never does* talk to Redis: a
+//! [`Board`] does.
+//!
+//! ```text
+//!  asks: register ▶ who else is registered? ▶ post the question ─┐   ring stream, read by every replica's tail
+//!  hears the answers ◀───────────────────────────────────────────┼─ heard ▶ its hub waits ▶ post the answer
+//!  who gave none, and still is registered: none of its watchers has acknowledged
+//! ```
+//!
+//! *Invariant.* A replica that is not registered has no watcher that trusts its copies. For a client trusts them for [`MAX_SILENCE`] after the
+//! last word; a registration lives [`LAPSES_IN`] = [`MAX_SILENCE`] + [`SPEAKS_FOR`] from the moment that it was sent; and the hub says no word
+//! later than [`SPEAKS_FOR`] after that moment ([`Respondent::known_until`]). A replica that was stopped for a minute therefore finds, when it goes
+//! on, that it must be silent, and a barrier need not wait for one that died longer than for its registration.
+//!
+//! *Leaving.* A replica that leaves in order has closed its streams, but their clients trust what they have for [`MAX_SILENCE`] more, maybe without
+//! a new stream. So it withdraws its registration only if that time has passed for all of them, which is to say that it had no watchers lately;
+//! else the registration lapses by itself, and barriers of that time are not confirmed.
+//!
+//! *Why questions and answers, not acknowledgements in the store*: each watcher's acknowledgement would be a write, and there are more of them
+//! by orders of magnitude than of barriers.
+
+mod message;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::task::TaskTracker;
-pub struct Fleet;
+
+use self::message::{Message, Said};
+use crate::fanout::{Barrier, MAX_SILENCE, Peers, Question, Respondent};
+use crate::store::{Answer, StoreError};
+
+/// A registration is renewed so often.
+const RENEWED: Duration = Duration::from_secs(2);
+/// Watchers are told nothing if the last registration that came through is older.
+pub const SPEAKS_FOR: Duration = Duration::from_secs(5);
+/// A registration that was not renewed is none after this.
+pub const LAPSES_IN: Duration = MAX_SILENCE.saturating_add(SPEAKS_FOR);
+/// After a failure to register it is tried again.
+const AGAIN: Duration = Duration::from_millis(200);
+/// Others get this much less time than the caller has, or a tenth less, so that their answers are in time.
+const MARGIN: Duration = Duration::from_millis(100);
+/// Whether a registration has lapsed is looked at no more often.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Barriers of others that are waited for at the same time. Further ones are answered at once, as far as their watchers then are.
+const WAITING: usize = 1_024;
+/// And so many of those, at the same time; who asks beyond counts this replica as not heard.
+const ANSWERING: usize = 2 * WAITING;
+
+/// What replicas tell each other through the store.
+pub trait Board: Send + Sync + 'static {
+    /// Writes what this replica says of itself, for so long by the store's clock, and answers what is written of all replicas.
+    fn register(&self, replica: u64, lapses_in: Duration, says: Vec<u8>) -> Answer<'_, Vec<Registration>>;
+
+    /// What is written of all replicas, without what has lapsed. Read from a primary, after everything that was written before the call.
+    fn registered(&self) -> Answer<'_, Vec<Registration>>;
+
+    /// Forgets this replica.
+    fn withdraw(&self, replica: u64) -> Answer<'_, ()>;
+
+    /// Sends a message to whoever reads the rings of a partition, this replica too: [`Fleet::heard`] takes it. At most about 1 MiB: the keys
+    /// of an invalidation.
+    fn post(&self, partition: u16, message: Vec<u8>) -> Answer<'_, ()>;
+}
+
+/// What is written of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Which: random, drawn when it started.
+    pub replica: u64,
+    /// What is left of it.
+    pub lapses_in: Duration,
+    /// As it was given to [`Board::register`].
+    pub says: Vec<u8>,
+}
+
+/// The replicas of a store, as one of them sees the others.
+pub struct Fleet {
+    id: u64,
+    board: Arc<dyn Board>,
+    tasks: TaskTracker,
+    respondent: Mutex<Option<Arc<dyn Respondent>>>,
+    /// There is a respondent now.
+    appointed: Notify,
+    /// The others, as they were when this one registered last.
+    others: Mutex<Vec<Registration>>,
+    next_round: AtomicU64,
+    /// The barriers that this replica has asked about.
+    rounds: Mutex<HashMap<u64, Round>>,
+    /// Those that others ask about: who, and its round.
+    answering: Mutex<HashSet<(u64, u64)>>,
+}
+
+/// One barrier under way.
+#[derive(Default)]
+struct Round {
+    answers: HashMap<u64, Barrier>,
+    changed: Arc<Notify>,
+}
+
+/// A replica whose answer is waited for.
+struct Awaited {
+    replica: u64,
+    lapses: Instant,
+    watchers: u32,
+}
+
 impl Fleet {
-    pub fn new(_b: Arc<super::tending::RedisBoard>, _t: TaskTracker) -> Arc<Fleet> {
-        Arc::new(Fleet)
+    /// Knows nobody yet. Its answers are given in `tasks`.
+    pub fn new(board: Arc<dyn Board>, tasks: TaskTracker) -> Arc<Fleet> {
+        Arc::new(Fleet {
+            id: rand::random(),
+            board,
+            tasks,
+            respondent: Mutex::default(),
+            appointed: Notify::new(),
+            others: Mutex::default(),
+            next_round: AtomicU64::new(0),
+            rounds: Mutex::default(),
+            answering: Mutex::default(),
+        })
     }
-    pub async fn run(self: Arc<Self>) {}
-    pub fn heard(&self, _m: &[u8]) {}
+
+    /// Registers this replica for the first time, if somebody answers for its watchers. To be awaited before the first log is read: what a
+    /// watcher is told after that is then current as of a moment at which every barrier counts it. (Later is safe too, and costs watchers a
+    /// wait until the logs have been read twice again.)
+    pub async fn register_first(&self) {
+        while let Some(respondent) = self.respondent() {
+            match self.register(&*respondent).await {
+                Ok(()) => return,
+                Err(error) => tracing::debug!(%error, "this replica could not be registered; trying again"),
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    /// Keeps this replica registered for as long as it is polled.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let appointed = self.appointed.notified();
+            let Some(respondent) = self.respondent() else {
+                appointed.await;
+                continue;
+            };
+            let pause = match self.register(&*respondent).await {
+                Ok(()) => RENEWED,
+                Err(error) => {
+                    tracing::debug!(%error, "this replica could not be registered; trying again");
+                    AGAIN
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// This replica leaves, and has closed its watchers' streams. See *Leaving* above.
+    pub async fn leave(&self) {
+        let trusting = self.respondent().is_some_and(|respondent| !respondent.watching().is_empty());
+        if !trusting && let Err(error) = self.board.withdraw(self.id).await {
+            tracing::debug!(%error, "the registration of this replica could not be withdrawn; it lapses by itself");
+        }
+    }
+
+    /// Takes a message from a ring. It never blocks.
+    pub fn heard(self: &Arc<Self>, message: &[u8]) {
+        let message = match Message::decode(message) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::debug!(%error, "a message of another replica can't be read; it will count this one as not heard");
+                return;
+            }
+        };
+        match message.said {
+            _ if message.from == self.id => {}
+            Said::Question(question) => self.asked(message.from, message.round, question),
+            Said::Answer { to, barrier } if to == self.id => self.answered(message.from, message.round, barrier),
+            Said::Answer { .. } => {}
+        }
+    }
+
+    fn respondent(&self) -> Option<Arc<dyn Respondent>> {
+        self.respondent.lock().clone()
+    }
+
+    async fn register(&self, respondent: &dyn Respondent) -> Result<(), StoreError> {
+        // Counted from before it is sent: in the store it lives longer than this replica thinks, never shorter.
+        let sent = Instant::now();
+        let says = message::encode_counts(respondent.watching());
+        let written = self.board.register(self.id, LAPSES_IN, says).await?;
+        *self.others.lock() = self.without_own(written);
+        respondent.known_until(sent + SPEAKS_FOR);
+        Ok(())
+    }
+
+    fn without_own(&self, mut registered: Vec<Registration>) -> Vec<Registration> {
+        registered.retain(|registration| registration.replica != self.id);
+        registered
+    }
+
+    /// Another replica asks. A question that came twice is answered once at a time.
+    fn asked(self: &Arc<Self>, from: u64, round: u64, mut question: Question) {
+        let Some(respondent) = self.respondent() else {
+            return;
+        };
+        {
+            let mut answering = self.answering.lock();
+            if answering.len() >= ANSWERING || !answering.insert((from, round)) {
+                return;
+            }
+            if answering.len() > WAITING {
+                question.wait = Duration::ZERO;
+            }
+        }
+        let fleet = self.clone();
+        self.tasks.spawn(async move {
+            let partition = question.places.first().map_or(0, |place| place.partition);
+            let barrier = respondent.asked(question).await;
+            let said = Said::Answer { to: from, barrier };
+            let message = Message {
+                from: fleet.id,
+                round,
+                said,
+            };
+            if let Err(error) = fleet.board.post(partition, message.encode()).await {
+                tracing::debug!(%error, "an answer to another replica's barrier could not be sent");
+            }
+            fleet.answering.lock().remove(&(from, round));
+        });
+    }
+
+    /// Another replica answers. The first answer counts.
+    fn answered(&self, from: u64, round: u64, barrier: Barrier) {
+        let mut rounds = self.rounds.lock();
+        if let Some(round) = rounds.get_mut(&round) {
+            round.answers.entry(from).or_insert(barrier);
+            round.changed.notify_waiters();
+        }
+    }
+
+    async fn ask_all(&self, question: Question) -> Result<Vec<Barrier>, StoreError> {
+        let until = Instant::now() + question.wait;
+        let mut awaited = self.awaited(&question.namespace, until).await?;
+        if awaited.is_empty() {
+            return Ok(Vec::new());
+        }
+        let round = self.begin_round();
+        let partition = question.places.first().map_or(0, |place| place.partition);
+        let namespace = question.namespace.clone();
+        let left = until.saturating_duration_since(Instant::now());
+        let wait = left.saturating_sub(MARGIN.min(left / 10));
+        let message = Message {
+            from: self.id,
+            round: round.number,
+            said: Said::Question(Question { wait, ..question }),
+        };
+        // Whoever has not heard the question has not answered it: that is said by the counts.
+        match timeout_at(until, self.board.post(partition, message.encode())).await {
+            Ok(Ok(())) => self.collect(&round, &mut awaited, &namespace, until).await,
+            Ok(Err(error)) => tracing::warn!(%error, "other replicas could not be asked how far their watchers are"),
+            Err(_) => {}
+        }
+        let mut answers = round.answers();
+        let heard = |awaited: Awaited| {
+            let answer = answers.remove(&awaited.replica);
+            answer.unwrap_or_else(|| Barrier::unheard(awaited.watchers.max(1) as usize))
+        };
+        Ok(awaited.into_iter().map(heard).collect())
+    }
+
+    /// The others that are registered now.
+    async fn awaited(&self, namespace: &str, until: Instant) -> Result<Vec<Awaited>, StoreError> {
+        let read = timeout_at(until, self.board.registered()).await;
+        let registered = read.map_err(|_| StoreError::Unavailable("the replicas could not be read in time".to_owned()))??;
+        let now = Instant::now();
+        let awaited = |registration: Registration| Awaited {
+            replica: registration.replica,
+            lapses: now + registration.lapses_in.clamp(LOOK_AGAIN, LAPSES_IN),
+            watchers: message::count_of(&registration.says, namespace),
+        };
+        Ok(self.without_own(registered).into_iter().map(awaited).collect())
+    }
+
+    /// Waits until all have answered, or their registrations have lapsed, or the time is over. Those that have lapsed are taken out.
+    async fn collect(&self, round: &OpenRound<'_>, awaited: &mut Vec<Awaited>, namespace: &str, until: Instant) {
+        let changed = round.changed();
+        loop {
+            let changed = changed.notified();
+            tokio::pin!(changed);
+            // Before the look, so that no answer falls between the two.
+            changed.as_mut().enable();
+            let answers = round.answers();
+            let missing = awaited.iter().filter(|awaited| !answers.contains_key(&awaited.replica));
+            let Some(lapse) = missing.map(|awaited| awaited.lapses).min() else {
+                return;
+            };
+            tokio::select! {
+                () = changed => {}
+                () = sleep_until(lapse.min(until)) => {
+                    if Instant::now() >= until {
+                        return;
+                    }
+                    self.forget_lapsed(awaited, &answers, namespace, until).await;
+                }
+            }
+        }
+    }
+
+    async fn forget_lapsed(
+        &self,
+        awaited: &mut Vec<Awaited>,
+        answers: &HashMap<u64, Barrier>,
+        namespace: &str,
+        until: Instant,
+    ) {
+        let now = match self.awaited(namespace, until).await {
+            Ok(now) => now,
+            Err(error) => {
+                tracing::debug!(%error, "whether a replica is still registered could not be read");
+                let again = Instant::now() + AGAIN;
+                awaited.iter_mut().for_each(|awaited| awaited.lapses = awaited.lapses.max(again));
+                return;
+            }
+        };
+        let lapses: HashMap<u64, Instant> = now.iter().map(|awaited| (awaited.replica, awaited.lapses)).collect();
+        awaited.retain_mut(|awaited| match lapses.get(&awaited.replica) {
+            Some(lapses) => {
+                awaited.lapses = *lapses;
+                true
+            }
+            None => answers.contains_key(&awaited.replica),
+        });
+    }
+
+    fn begin_round(&self) -> OpenRound<'_> {
+        let number = self.next_round.fetch_add(1, Ordering::Relaxed);
+        self.rounds.lock().insert(number, Round::default());
+        OpenRound { fleet: self, number }
+    }
 }
+
+/// A round that ends when this is dropped, also with a caller that left.
+struct OpenRound<'a> {
+    fleet: &'a Fleet,
+    number: u64,
+}
+
+impl OpenRound<'_> {
+    fn answers(&self) -> HashMap<u64, Barrier> {
+        let rounds = self.fleet.rounds.lock();
+        rounds.get(&self.number).map(|round| round.answers.clone()).unwrap_or_default()
+    }
+
+    fn changed(&self) -> Arc<Notify> {
+        let rounds = self.fleet.rounds.lock();
+        rounds.get(&self.number).map(|round| round.changed.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for OpenRound<'_> {
+    fn drop(&mut self) {
+        self.fleet.rounds.lock().remove(&self.number);
+    }
+}
+
 impl Peers for Fleet {
-    fn ask(&self, _q: Question) -> Answer<'_, Vec<Barrier>> {
-        Box::pin(async { Ok(vec![]) })
+    fn ask(&self, question: Question) -> Answer<'_, Vec<Barrier>> {
+        Box::pin(self.ask_all(question))
     }
-    fn answer_for(&self, _r: Arc<dyn Respondent>) {}
+
+    fn registered(&self, namespace: &str) -> Vec<u32> {
+        let others = self.others.lock();
+        let count = |other: &Registration| message::count_of(&other.says, namespace);
+        others.iter().map(count).collect()
+    }
+
+    fn answer_for(&self, respondent: Arc<dyn Respondent>) {
+        // Nobody knows of its watchers yet.
+        respondent.known_until(Instant::now());
+        *self.respondent.lock() = Some(respondent);
+        self.appointed.notify_one();
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,8 @@ pub struct Scripts {
     pub found: Script,
     /// Accepts a new primary.
     pub adopt: Script,
+    /// Writes and reads the registrations of replicas.
+    pub register: Script,
 }
 
 impl Scripts {
@@ -47,6 +49,7 @@ impl Scripts {
             tend: script!("tend"),
             found: script!("found"),
             adopt: script!("adopt"),
+            register: script!("register"),
         }
     }
 }

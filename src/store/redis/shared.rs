@@ -129,7 +129,8 @@ impl Shared {
             &keys.leases,
         ];
         let id = rand::random::<u64>().to_be_bytes().to_vec();
-        let args = [id, partition.high().0.to_string().into_bytes()];
+        let text = |number: u64| number.to_string().into_bytes();
+        let args = [id, text(partition.high().0), text(self.partitions.len() as u64)];
         let reply = self
             .link
             .call(partition.number, &self.scripts.found, &names, &args, true)

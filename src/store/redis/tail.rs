@@ -1,7 +1,7 @@
 //! Follows the log and the rings of each partition, and tells the feed.
 //!
 //! *Owns* where this replica is in each stream. One connection a partition waits at the server (XREAD BLOCK), so an event is here a moment
-//! after its commit, and an idle partition costs a call every few seconds.
+//! after its commit, and an idle partition costs a call a second.
 //!
 //! *Invariants.* Records reach the feed in the order of their positions, each once, or the feed is told that the log begins anew. A record names the
 //! one before it in its stream: a gap is seen, never passed over. Rings may be lost; whoever is parked looks once a second in any case.
@@ -25,8 +25,9 @@ use crate::decision::Key;
 use crate::fanout::Record;
 use crate::store::{Event, Place};
 
-/// A call waits so long at the server for something to happen.
-const BLOCK: Duration = Duration::from_secs(5);
+/// A call waits so long at the server for something to happen. That nothing came is the proof that this replica is current, without which
+/// watchers hear no sign of life.
+const BLOCK: Duration = Duration::from_secs(1);
 /// And a little longer for its answer.
 const GRACE: Duration = Duration::from_secs(1);
 /// A stream is read so many records at a time when the log is read from its beginning.

@@ -72,16 +72,26 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
     let mut words = reply.ok()?;
     let id = words.bytes()?;
     let epoch = words.number()?;
-    shared.told(partition, words.time()?);
+    let now = words.time()?;
+    shared.told(partition, now);
+    store.feed.tell_time(now);
     partition.enter(epoch);
     let log = <[u8; 8]>::try_from(&id[..]).map(u64::from_be_bytes).unwrap_or_default();
-    Ok(State {
+    let state = State {
         log,
         epoch,
         position: words.number()?,
         main: words.number()?,
         refreshed: words.number()?,
-    })
+    };
+    let (set_up, here) = (words.number()?, shared.partitions.len() as u64);
+    if set_up != here {
+        return Err(StoreError::Unavailable(format!(
+            "what is under this prefix was set up with {set_up} partition(s), and this kind of store has {here}: take another \
+             --store-prefix, or empty it"
+        )));
+    }
+    Ok(state)
 }
 
 /// Looks after all partitions again and again; at once where watchers begin to read `Refreshed`.
@@ -198,13 +208,5 @@ fn scanned(reply: Value) -> Result<(String, Vec<String>), StoreError> {
             names.into_iter().filter_map(text).collect(),
         )),
         _ => Err(odd()),
-    }
-}
-pub struct RedisBoard {
-    shared: Arc<Shared>,
-}
-impl RedisBoard {
-    pub fn new(shared: Arc<Shared>) -> RedisBoard {
-        RedisBoard { shared }
     }
 }

@@ -8,6 +8,7 @@
 --   gn   present once there are generations         p    the log's position: the last record of either stream
 --   lp   the last record of the log                 rp   the last record of the log of Refreshed
 --   wr   Refreshed are recorded until then, µs      mk   "position@µs …": where the log stood when, to trim it by age
+--   n    how many partitions the store has
 --   min  the primary must see as many replicas, or it counts as cut off
 --
 -- Numbers are doubles here, exact up to 2^53; a number becomes text by '%.0f' only. µs since 1970 reach 2^53 in the year 2255.

@@ -4,7 +4,8 @@
 -- ARGV  1 known epoch · 2 w: somebody reads Refreshed · 3 for how long they are recorded after that was last said, µs
 --       4 how long the log is kept, µs · 5 how many replicas the primary must see, or '' · 6 the record that begins Refreshed
 --       7 how many records the log of Refreshed holds at least
--- Reply {'ok', id, epoch, now, position, last record of the log, last record of the log of Refreshed}, or as of `open`.
+-- Reply {'ok', id, epoch, now, position, last record of the log, last record of the log of Refreshed, how many partitions
+-- there are}, or as of `open`.
 
 local h, problem = open(KEYS[1], ARGV[1])
 if problem then return problem end
@@ -47,4 +48,4 @@ end
 if now - last >= 60000000 then marks[#marks + 1] = text(h.p) .. '@' .. text(now) end
 redis.call('HSET', header, 'mk', table.concat(marks, ' '))
 
-return {'ok', h.id, h.epoch, text(now), text(h.p), h.lp, h.rp}
+return {'ok', h.id, h.epoch, text(now), text(h.p), h.lp, h.rp, redis.call('HGET', header, 'n') or '0'}

@@ -1,0 +1,142 @@
+//! What calls cost at Redis, by its own count of commands.
+
+use std::time::Duration;
+
+use drover::proto::acquire_rebuild_response::Decision;
+use drover::proto::report_value_request::Outcome;
+use drover::proto::{AcquireRebuildRequest, RenewLeaseRequest, ReportValueRequest};
+use tokio::task::JoinSet;
+
+use crate::fleet::{Fleet, Granted as _, acquire, report};
+
+/// Trips since the last look. What a replica does once a second or more rarely is told apart: reading the log, looking after partitions.
+fn trips(fleet: &Fleet) -> (u64, u64) {
+    let text: String = fleet.server.ask(&["INFO", "commandstats"]);
+    let (mut calls, mut reads) = (0, 0);
+    for line in text.lines() {
+        let Some((name, rest)) = line
+            .strip_prefix("cmdstat_")
+            .and_then(|line| line.split_once(":calls="))
+        else {
+            continue;
+        };
+        let count: u64 = rest
+            .split(',')
+            .next()
+            .and_then(|count| count.parse().ok())
+            .unwrap_or_default();
+        // What a script runs is counted too; a trip is what comes over the wire.
+        match name {
+            "evalsha" | "eval" | "script|load" | "ping" | "unwatch" | "scan" | "xrange" => calls += count,
+            "xread" => reads += count,
+            _ => {}
+        }
+    }
+    fleet.server.ask::<()>(&["CONFIG", "RESETSTAT"]);
+    (calls, reads)
+}
+
+/// The calls of one act, the regular ones subtracted by waiting for a moment in which there are none.
+async fn cost<T>(fleet: &Fleet, act: impl AsyncFnOnce() -> T) -> (T, u64) {
+    trips(fleet);
+    let done = act().await;
+    (done, trips(fleet).0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_an_answer_a_report_and_a_renewal_cost_one_trip_each() {
+    let fleet = Fleet::of(2).await;
+    let (one, other) = (fleet.calls(0).await, fleet.calls(1).await);
+    // The first call of all learns the store's time and the scripts.
+    acquire(&one, "warm").await;
+    acquire(&other, "warm").await;
+
+    let (lease, granted) = cost(&fleet, async || acquire(&one, "a").await.granted()).await;
+    assert_eq!(granted, 1, "a cold grant");
+    let renew = RenewLeaseRequest {
+        lease_id: lease.clone(),
+        namespace: "shop".to_owned(),
+        key: "a".to_owned(),
+        ..Default::default()
+    };
+    let (renewed, trips) = cost(&fleet, async || one.clone().renew_lease(renew).await).await;
+    assert_eq!((renewed.is_ok(), trips), (true, 1), "a renewal");
+    let (taken, reported) = cost(&fleet, async || report(&one, "a", &lease, "value").await).await;
+    assert_eq!((taken, reported), (true, 1), "a report");
+    let (decision, answered) = cost(&fleet, async || acquire(&one, "a").await.decision).await;
+    assert!(matches!(decision, Some(Decision::Hit(_))), "{decision:?}");
+    assert_eq!(answered, 1, "a fresh answer, of a key that this replica knows");
+    let (decision, answered) = cost(&fleet, async || acquire(&other, "a").await.decision).await;
+    assert!(matches!(decision, Some(Decision::Hit(_))), "{decision:?}");
+    assert_eq!(answered, 1, "and of one that it does not");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_on_an_expired_entry_costs_one_trip_where_this_replica_saw_it_last_and_else_two() {
+    let fleet = Fleet::of(2).await;
+    let (one, other) = (fleet.calls(0).await, fleet.calls(1).await);
+    acquire(&other, "warm").await;
+    for key in ["a", "b"] {
+        let lease = acquire(&one, key).await.granted();
+        assert!(fleet.report_for(&one, key, &lease, Duration::from_millis(50)).await);
+    }
+    tokio::time::sleep(Duration::from_millis(120)).await;
+    let (_, same) = cost(&fleet, async || acquire(&one, "a").await.granted()).await;
+    let (_, another) = cost(&fleet, async || acquire(&other, "b").await.granted()).await;
+    assert_eq!((same, another), (1, 2));
+}
+
+/// Reading the log and looking after it are counted too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_herd_of_ten_thousand_at_three_replicas_costs_at_most_thirty_trips() {
+    let fleet = Fleet::of(3).await;
+    let mut connections = Vec::new();
+    for replica in 0..3 {
+        for _ in 0..10 {
+            connections.push(fleet.calls(replica).await);
+        }
+        acquire(&connections[connections.len() - 1], "warm").await;
+    }
+    trips(&fleet);
+    let mut herd = JoinSet::new();
+    for number in 0..10_000 {
+        let mut calls = connections[number % connections.len()].clone();
+        herd.spawn(async move {
+            let question = AcquireRebuildRequest {
+                namespace: "shop".to_owned(),
+                key: "hot".to_owned(),
+                wait: Some(prost_types::Duration { seconds: 9, nanos: 0 }),
+                ..Default::default()
+            };
+            let answer = calls.acquire_rebuild(question).await.expect("an answer").into_inner();
+            match answer.decision.expect("a decision") {
+                Decision::Rebuild(rebuild) => {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    let report = ReportValueRequest {
+                        namespace: "shop".to_owned(),
+                        key: "hot".to_owned(),
+                        lease_id: rebuild.lease.expect("a lease").lease_id,
+                        outcome: Some(Outcome::Value("value".into())),
+                        ..Default::default()
+                    };
+                    assert!(
+                        calls
+                            .report_value(report)
+                            .await
+                            .expect("an answer")
+                            .into_inner()
+                            .accepted
+                    );
+                    1
+                }
+                Decision::Hit(_) => 0,
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+    let rebuilds: u32 = herd.join_all().await.into_iter().sum();
+    let (calls, reads) = trips(&fleet);
+    println!("herd: {rebuilds} rebuild(s), {calls} calls, {reads} reads of the log");
+    assert_eq!(rebuilds, 1);
+    assert!(calls + reads <= 30, "{calls} calls and {reads} reads of the log");
+}
