@@ -344,6 +344,15 @@ pub struct History {
 }
 
 impl History {
+    /// What is left of it once it was looked at, for who keeps many.
+    pub fn without_calls(self) -> History {
+        History {
+            ops: Vec::new(),
+            watchers: Vec::new(),
+            ..self
+        }
+    }
+
     /// Lapses of some kind.
     pub fn lapses(&self, kinds: impl Fn(Kind) -> bool) -> impl Iterator<Item = (u64, u64)> {
         self.lapses

@@ -20,7 +20,7 @@ pub const POLICIES: &str = r#"
 [defaults]
 lease_ttl = "1s"
 max_hold = "3s"
-max_wait = "3s"
+max_wait = "6s"
 backoff = { base = "100ms", max = "400ms" }
 
 [namespaces.shop]
@@ -42,7 +42,7 @@ fresh_ttl = "300s"
 /// No lease is longer than this, in microseconds.
 pub const LONGEST_LEASE: u64 = 1_500_000;
 /// `max_wait` above.
-pub const MAX_WAIT: u64 = 3_000_000;
+pub const MAX_WAIT: u64 = 6_000_000;
 /// No report in `shop` asks for a longer life in any part.
 pub const LONGEST_LIFE: u64 = 4_000_000;
 

@@ -53,12 +53,12 @@ pub fn foot(rounds: &[Round]) -> String {
 }
 
 /// What else a round showed, and what it broke.
-pub fn details(round: &Round) -> String {
+pub fn details(round: &Round, seed: u64) -> String {
     let figures = &round.figures;
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "  {}: {} local reads; failed {:?}; resets {:?}",
+        "{}: {} local reads; calls that failed {:?}; resets of watchers {:?}",
         round.fault.as_str(),
         grouped(figures.local_reads),
         figures.failures,
@@ -68,7 +68,26 @@ pub fn details(round: &Round) -> String {
         let _ = writeln!(text, "  {violation}");
     }
     if round.found.count > 0 {
-        let _ = writeln!(text, "  the replicas said last:\n{}", round.said);
+        let _ = writeln!(
+            text,
+            "  {} violations with seed {seed}; the replicas said last:\n{}",
+            round.found.count, round.said
+        );
+    }
+    text
+}
+
+/// The same with all that happened to the keys of the violations' calls.
+pub fn story(round: &Round, seed: u64) -> String {
+    let mut text = details(round, seed);
+    let _ = writeln!(text, "lapses {:#?}", round.history.lapses);
+    for op in &round.history.ops {
+        let _ = writeln!(text, "{op:?}");
+    }
+    for watcher in &round.history.watchers {
+        for told in &watcher.told {
+            let _ = writeln!(text, "{}: {told:?}", watcher.name);
+        }
     }
     text
 }

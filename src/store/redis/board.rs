@@ -38,13 +38,18 @@ impl RedisBoard {
             return Ok(Vec::new());
         };
         let args = [
-            replica.map(|replica| replica.to_string().into_bytes()).unwrap_or_default(),
+            replica
+                .map(|replica| replica.to_string().into_bytes())
+                .unwrap_or_default(),
             micros(holds).to_string().into_bytes(),
             says,
         ];
         let names = [&*partition.keys.header, &*partition.keys.replicas];
         let script = &self.shared.scripts.register;
-        let reply = self.shared.ask(partition, script, &names, &args, replica.is_some()).await?;
+        let reply = self
+            .shared
+            .ask(partition, script, &names, &args, replica.is_some())
+            .await?;
         let mut words = reply.ok()?;
         let mut registered = Vec::new();
         while words.left() > 0 {
@@ -78,7 +83,13 @@ impl Board for RedisBoard {
             };
             let most = if message.len() > LONG { RINGS_OF_LONG } else { RINGS };
             let mut add = cmd("XADD");
-            add.arg(&to.keys.rings).arg("MAXLEN").arg("~").arg(most).arg("*").arg("m").arg(message);
+            add.arg(&to.keys.rings)
+                .arg("MAXLEN")
+                .arg("~")
+                .arg(most)
+                .arg("*")
+                .arg("m")
+                .arg(message);
             self.shared.link.cold(partition, add).await.map(drop)
         })
     }

@@ -162,7 +162,9 @@ impl Fleet {
 
     /// This replica leaves, and has closed its watchers' streams. See *Leaving* above.
     pub async fn leave(&self) {
-        let trusting = self.respondent().is_some_and(|respondent| !respondent.watching().is_empty());
+        let trusting = self
+            .respondent()
+            .is_some_and(|respondent| !respondent.watching().is_empty());
         if !trusting && let Err(error) = self.board.withdraw(self.id).await {
             tracing::debug!(%error, "the registration of this replica could not be withdrawn; it lapses by itself");
         }
@@ -277,7 +279,8 @@ impl Fleet {
     /// The others that are registered now.
     async fn awaited(&self, namespace: &str, until: Instant) -> Result<Vec<Awaited>, StoreError> {
         let read = timeout_at(until, self.board.registered()).await;
-        let registered = read.map_err(|_| StoreError::Unavailable("the replicas could not be read in time".to_owned()))??;
+        let registered =
+            read.map_err(|_| StoreError::Unavailable("the replicas could not be read in time".to_owned()))??;
         let now = Instant::now();
         let awaited = |registration: Registration| Awaited {
             replica: registration.replica,
@@ -324,7 +327,9 @@ impl Fleet {
             Err(error) => {
                 tracing::debug!(%error, "whether a replica is still registered could not be read");
                 let again = Instant::now() + AGAIN;
-                awaited.iter_mut().for_each(|awaited| awaited.lapses = awaited.lapses.max(again));
+                awaited
+                    .iter_mut()
+                    .for_each(|awaited| awaited.lapses = awaited.lapses.max(again));
                 return;
             }
         };
@@ -354,12 +359,18 @@ struct OpenRound<'a> {
 impl OpenRound<'_> {
     fn answers(&self) -> HashMap<u64, Barrier> {
         let rounds = self.fleet.rounds.lock();
-        rounds.get(&self.number).map(|round| round.answers.clone()).unwrap_or_default()
+        rounds
+            .get(&self.number)
+            .map(|round| round.answers.clone())
+            .unwrap_or_default()
     }
 
     fn changed(&self) -> Arc<Notify> {
         let rounds = self.fleet.rounds.lock();
-        rounds.get(&self.number).map(|round| round.changed.clone()).unwrap_or_default()
+        rounds
+            .get(&self.number)
+            .map(|round| round.changed.clone())
+            .unwrap_or_default()
     }
 }
 
