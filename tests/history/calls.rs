@@ -195,7 +195,8 @@ impl Lines {
             ("OVERLOADED", Code::ResourceExhausted) => End::Failed("overloaded"),
             ("OUTCOME_UNKNOWN", Code::Unavailable) => End::Unknown("outcome_unknown"),
             // The connection broke, or could not be made.
-            ("", _) if status.source().is_some() => End::Unknown("connection"),
+            ("", Code::Unavailable) if status.source().is_some() => End::Unknown("connection"),
+            ("", _) if status.source().is_some() => End::Unknown(broken(status.code())),
             ("", Code::Unavailable) => End::Unknown("unavailable"),
             ("", Code::DeadlineExceeded | Code::Cancelled) => End::Unknown("deadline"),
             _ => {
@@ -215,7 +216,7 @@ impl Lines {
                     self.recorder.wrong(format!("not a lease: {answer:?}"));
                     return (End::Unknown("wrong"), degraded);
                 };
-                if (degraded && token != 0) || (!degraded && (token == 0 || token != id.token.0)) {
+                if token != id.fencing_token().0 || (token == 0) != degraded {
                     self.recorder.wrong(format!("not the token of the lease: {answer:?}"));
                 }
                 let ttl = micros(&lease.ttl);
@@ -258,6 +259,16 @@ impl Lines {
             named,
             tags: hit.tags.iter().filter_map(|tag| self.names.tag_number(tag)).collect(),
         }
+    }
+}
+
+/// How a call over a connection that broke ended, where it is not UNAVAILABLE.
+fn broken(code: Code) -> &'static str {
+    match code {
+        Code::Cancelled => "connection, CANCELLED",
+        Code::Internal => "connection, INTERNAL",
+        Code::DeadlineExceeded => "deadline",
+        _ => "connection, UNKNOWN",
     }
 }
 

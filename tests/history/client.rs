@@ -102,8 +102,15 @@ impl Client {
         self.ops.push(op);
     }
 
+    /// Not all at once.
+    async fn begin(&mut self) {
+        let pause = self.rng.random_range(0..1_000);
+        sleep(Duration::from_millis(pause)).await;
+    }
+
     /// In `shop`, until it is over; what it did.
     pub async fn shop(mut self) -> Vec<Op> {
+        self.begin().await;
         while !self.over.is_cancelled() {
             self.rest().await;
             match self.rng.random_range(0..100) {
@@ -117,6 +124,7 @@ impl Client {
 
     /// In `still`, where what is built stays.
     pub async fn still(mut self) -> Vec<Op> {
+        self.begin().await;
         while !self.over.is_cancelled() {
             self.rest().await;
             let key = self.key(STILL);
@@ -148,6 +156,7 @@ impl Client {
         let count = keys.len() as u32;
         let key = keys.start + self.number % count;
         let home = (self.number / count % u32::from(self.lines.replicas())) as u16;
+        self.begin().await;
         while !self.over.is_cancelled() {
             let away = self.ops.last().is_some_and(|op| op.is_unknown()) || self.chance(0.05);
             let replica = if away { self.somewhere().replica } else { home };
