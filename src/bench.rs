@@ -1,7 +1,9 @@
 //! `drover bench`: what a call, a parked waiter, an event and an entry cost, beside a bare tonic server that does the same traffic.
 //!
 //! *Owns* the command line of the bench, the list of cases and their order. A case lives in one file: `calls` (a, b, g),
-//! `herd` (c, d), `fanout` (e), `memory` (f); the rest is what they share: `side` (a server under test and what it uses),
+//! `herd` (c, d), `fanout` (e), `memory` (f), and on a Redis of the bench's own `shared` (h, i), `trips` (j), `partitions` (k); for these
+//! `redis` starts the servers, `monitor` sees what they are sent, `lesson` learns drover's trips and `replay` has the bare service make
+//! them too. The rest is what all share: `side` (a server under test and what it uses),
 //! `bare` (the service to compare with), `load` (the closed loop) and `lane` (what runs in it), `wire` (drover's requests), `report` (figures and targets).
 //!
 //! *Why two processes:* a server's cost a call can only be read where nobody else works, so both servers are children of the
@@ -15,6 +17,7 @@
 )]
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +31,18 @@ mod calls;
 mod fanout;
 mod herd;
 mod lane;
+mod lesson;
 mod load;
 mod memory;
+mod monitor;
+mod partitions;
+mod redis;
+mod replay;
 mod report;
+mod shared;
 mod side;
 mod stats;
+mod trips;
 mod unit;
 mod usage;
 mod wire;
@@ -56,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "CASES", value_enum, value_delimiter = ',', default_value = "all")]
     case: Vec<Case>,
 
-    /// Measure this server (HOST:PORT) instead of starting one; (f) and (g) are left out.
+    /// Measure this server (HOST:PORT) instead of starting one; (f) to (k) are left out.
     #[arg(long, value_name = "ADDR", value_parser = server_address, help_heading = "Server")]
     server: Option<String>,
 
@@ -78,19 +88,28 @@ pub struct Args {
     )]
     serve_arg: Vec<String>,
 
+    /// What is started as Redis in (h) to (k): redis-server or valkey-server.
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "redis-server",
+        help_heading = "Server"
+    )]
+    redis_server: PathBuf,
+
     /// Interleaved pairs of runs (drover, bare, drover, bare …) of each case.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Load")]
     pairs: u32,
 
-    /// Calls a run in (a), (b) and (g).
+    /// Calls a run in (a), (b), (g) and (h).
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..), help_heading = "Load")]
     calls: u64,
 
-    /// A run in (a), (b) and (g) ends after this time, whatever it has reached.
+    /// A run in (a), (b), (g) and (h) ends after this time, whatever it has reached.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = humantime::parse_duration, help_heading = "Load")]
     max_time: Duration,
 
-    /// Connections in (a), (b) and (g).
+    /// Connections in (a), (b), (g) and (h); replicas share them.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive, help_heading = "Load")]
     connections: usize,
 
@@ -106,7 +125,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10_000..=100_000_000), help_heading = "Load")]
     keys: u64,
 
-    /// Callers parked on one key in (c) and (f).
+    /// Callers parked on one key in (c), (f) and (j).
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = positive, help_heading = "Load")]
     waiters: usize,
 
@@ -136,6 +155,7 @@ Examples:
   drover bench                                   everything, a few minutes
   drover bench --case a,b --pairs 9              the cost of a call, more closely
   drover bench --case c --waiters 2000           a smaller herd
+  drover bench --case redis                      replicas that share a Redis: (h) to (k)
   drover bench --server 10.0.0.7:7117 --case a   a server that runs already
   drover bench --json --check > bench.json       for a gate
 
@@ -159,6 +179,16 @@ enum Case {
     F,
     /// (a) and (b) with 1,000 and with very many keys
     G,
+    /// (b) with the store in Redis, at one and at two replicas: calls a second
+    H,
+    /// From a report at one replica to the answer of a waiter at another
+    I,
+    /// Trips to Redis for callers parked on one key at three replicas
+    J,
+    /// Invalidation of a tag with 1 and with 16 partitions
+    K,
+    /// Those that need a Redis: h, i, j, k
+    Redis,
     /// All of them
     All,
 }
@@ -223,6 +253,10 @@ async fn told_to_stop<T>() -> anyhow::Result<T> {
 async fn measure(args: &Args) -> anyhow::Result<Report> {
     let bench = Bench::new(args.clone());
     let (mut report, cases) = (Report::new(bench.settings()), bench.cases()?);
+    if cases.iter().any(|case| case.needs_redis()) {
+        // Now, and not after the minutes that the others take.
+        redis::look_for(&args.redis_server)?;
+    }
     if !args.json {
         anstream::print!("{}", report.heading());
     }
@@ -237,7 +271,11 @@ async fn measure(args: &Args) -> anyhow::Result<Report> {
             Case::E => fanout::invalidation(&bench).await,
             Case::F => memory::resident(&bench, &mut filled).await,
             Case::G => calls::populations(&bench, &mut filled).await,
-            Case::All => continue,
+            Case::H => shared::throughput(&bench).await,
+            Case::I => shared::wake_up(&bench).await,
+            Case::J => trips::herd(&bench).await,
+            Case::K => partitions::invalidation(&bench).await,
+            Case::Redis | Case::All => continue,
         };
         let measured: CaseReport =
             measured.with_context(|| format!("case ({}) could not be measured", case.letter()))?;
@@ -259,13 +297,26 @@ impl Case {
             Self::E => 'e',
             Self::F => 'f',
             Self::G => 'g',
-            Self::All => '*',
+            Self::H => 'h',
+            Self::I => 'i',
+            Self::J => 'j',
+            Self::K => 'k',
+            Self::Redis | Self::All => '*',
         }
     }
 
-    /// What is measured needs the server's own process.
+    /// What is measured needs processes that the bench has started.
     const fn needs_process(self) -> bool {
-        matches!(self, Self::F | Self::G)
+        matches!(self, Self::F | Self::G) || self.needs_redis()
+    }
+
+    const fn needs_redis(self) -> bool {
+        matches!(self, Self::H | Self::I | Self::J | Self::K)
+    }
+
+    /// It stands for several.
+    const fn is_group(self) -> bool {
+        matches!(self, Self::Redis | Self::All)
     }
 }
 
@@ -289,18 +340,18 @@ impl Bench {
 
     /// The cases asked for, each once, in order.
     fn cases(&self) -> anyhow::Result<Vec<Case>> {
-        let all = self.args.case.contains(&Case::All);
+        let named = |case| self.args.case.contains(&case);
         let remote = self.args.server.is_some();
         let mut cases = Vec::new();
-        for &case in Case::value_variants() {
-            let asked = self.args.case.contains(&case);
+        for &case in Case::value_variants().iter().filter(|case| !case.is_group()) {
+            let asked = named(case) || named(Case::Redis) && case.needs_redis();
             if remote && asked && case.needs_process() {
                 bail!(
-                    "case ({}) reads the server's own process: leave out --server",
+                    "case ({}) is about servers that the bench has started: leave out --server",
                     case.letter()
                 );
             }
-            if case != Case::All && (asked || all && !(remote && case.needs_process())) {
+            if asked || named(Case::All) && !(remote && case.needs_process()) {
                 cases.push(case);
             }
         }
@@ -348,6 +399,16 @@ impl Bench {
         }
     }
 
+    /// A fresh Redis.
+    async fn redis(&self) -> anyhow::Result<redis::Redis> {
+        redis::Redis::single(&self.args.redis_server).await
+    }
+
+    /// So many fresh replicas that share a Redis.
+    async fn replicas(&self, count: usize, redis: &redis::Redis) -> anyhow::Result<Side> {
+        Side::replicas(count, &redis.url(), self.workers, &self.args.serve_arg).await
+    }
+
     fn shape(&self) -> load::Shape {
         load::Shape {
             concurrency: self.args.concurrency,
@@ -391,9 +452,10 @@ mod tests {
 
     #[test]
     fn cases_run_once_each_and_in_order() -> anyhow::Result<()> {
-        assert_eq!(letters("")?, "abcdefg");
+        assert_eq!(letters("")?, "abcdefghijk");
         assert_eq!(letters("--case d,a --case a")?, "ad");
-        assert_eq!(letters("--case all,c")?, "abcdefg");
+        assert_eq!(letters("--case all,c")?, "abcdefghijk");
+        assert_eq!(letters("--case redis,b")?, "bhijk");
         Ok(())
     }
 
@@ -403,7 +465,7 @@ mod tests {
         let refused = letters("--server 10.0.0.7:7117 --case g").map_err(|error| error.to_string());
         assert_eq!(
             refused,
-            Err("case (g) reads the server's own process: leave out --server".to_owned())
+            Err("case (g) is about servers that the bench has started: leave out --server".to_owned())
         );
         Ok(())
     }

@@ -164,7 +164,7 @@ fn shapes(bench: &Bench) -> impl Iterator<Item = (bool, Shape)> + use<> {
     std::iter::once((false, warming)).chain(std::iter::repeat_n((true, shape), bench.args.pairs as usize))
 }
 
-fn rounds(bench: &Bench) -> u64 {
+pub fn rounds(bench: &Bench) -> u64 {
     u64::from(bench.args.pairs) + 1
 }
 
@@ -191,7 +191,7 @@ async fn take_turns(works: &[(&Lane<'_>, Work)], shape: Shape) -> anyhow::Result
 }
 
 /// Runs of drover's work and of the bare work beside it.
-async fn compared(
+pub async fn compared(
     bench: &Bench,
     (lane, work): (&Lane<'_>, Work),
     (bare, echoes): (Option<&Side>, Work),
@@ -220,14 +220,14 @@ async fn compared(
 }
 
 /// The loads of a case, in the order of the pairs.
-struct Runs {
+pub struct Runs {
     drover: Vec<Load>,
     bare: Vec<Load>,
 }
 
 impl Runs {
     /// Pairs of what `number` reads from a load; a run that it cannot be read from is left out.
-    fn pairs(&self, number: impl Fn(&Load) -> Option<f64>) -> Vec<Pair> {
+    pub fn pairs(&self, number: impl Fn(&Load) -> Option<f64>) -> Vec<Pair> {
         let bare = |index: usize| self.bare.get(index).and_then(&number);
         let runs = self.drover.iter().enumerate();
         runs.filter_map(|(index, load)| {

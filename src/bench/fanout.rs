@@ -298,6 +298,7 @@ mod tests {
         let (arrivals, mut last) = Arrivals::new();
         let event = bare::Blob {
             payload: bytes::Bytes::from_static(b"seven b"),
+            revision: 0,
         };
         arrivals.left.store(2, Ordering::Release);
         arrivals.one(&event);

@@ -58,12 +58,19 @@ pub struct Released {
     /// Of a parked caller's call.
     exchange: Exchange,
     /// Leases granted for the key, ours included.
-    rebuilds: usize,
+    pub rebuilds: usize,
 }
 
 impl Herd {
     /// Takes the lease of `key` and parks `--waiters` callers behind it, spread over `connections`.
     pub async fn park(bench: &Bench, connections: &[Channel], control: &Channel, key: String) -> anyhow::Result<Self> {
+        let herd = Self::call(bench, connections, control, key).await?;
+        herd.all_parked(bench, control).await?;
+        Ok(herd)
+    }
+
+    /// The same, without asking whether all are parked already.
+    pub async fn call(bench: &Bench, connections: &[Channel], control: &Channel, key: String) -> anyhow::Result<Self> {
         let mut holder = Coordinator::new(control.clone());
         let question = bench.caller.acquire(key.clone());
         let lease = wire::granted(holder.acquire_rebuild(question).await.map_err(explained)?.into_inner())?;
@@ -86,9 +93,7 @@ impl Herd {
                 Ok(Answered { at, exchange, rebuild })
             });
         }
-        let herd = Self { parked, key, lease };
-        herd.all_parked(bench, control).await?;
-        Ok(herd)
+        Ok(Self { parked, key, lease })
     }
 
     async fn all_parked(&self, bench: &Bench, control: &Channel) -> anyhow::Result<()> {
@@ -288,19 +293,20 @@ pub async fn handed_over(bench: &Bench) -> anyhow::Result<CaseReport> {
     Ok(report)
 }
 
-/// A holder and a waiter on connections of their own.
-struct Couple {
+/// A holder and a waiter on connections of their own, also at different replicas.
+pub struct Couple {
     holder: Coordinator,
     waiter: Coordinator,
     admin: AdminServiceClient<Channel>,
 }
 
 impl Couple {
-    fn open(channels: Vec<Channel>) -> anyhow::Result<Self> {
+    /// The holder's, then the waiter's.
+    pub fn open(channels: Vec<Channel>) -> anyhow::Result<Self> {
         let Ok([first, second]) = <[Channel; 2]>::try_from(channels) else {
             bail!("two connections are needed")
         };
-        let admin = AdminServiceClient::new(first.clone());
+        let admin = AdminServiceClient::new(second.clone());
         Ok(Self {
             holder: Coordinator::new(first),
             waiter: Coordinator::new(second),
@@ -309,7 +315,7 @@ impl Couple {
     }
 
     /// Parks a caller and reports: the time from sending the report to the caller's answer, and the sizes of both.
-    async fn hand_over(&mut self, bench: &Bench, key: String) -> anyhow::Result<(Duration, Exchange)> {
+    pub async fn hand_over(&mut self, bench: &Bench, key: String) -> anyhow::Result<(Duration, Exchange)> {
         let question = bench.caller.acquire(key.clone());
         let lease = wire::granted(
             self.holder

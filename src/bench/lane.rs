@@ -32,6 +32,8 @@ pub enum Work {
     Echo(Ask),
     /// Two in turn.
     Echoes([Ask; 2]),
+    /// The trips of an acquire and of its report, over keys of this kind, in messages of these sizes.
+    Replays(Keys, [Exchange; 2]),
 }
 
 /// Stores `count` values under the keys of `kind` that stay for a day.
@@ -106,6 +108,15 @@ impl<'a> Lane<'a> {
                 let make = |_, channel| Echoes {
                     client: bare::Client::new(channel),
                     asks: asks.clone(),
+                };
+                closed_loop(self.side, &self.channels, shape, make).await
+            }
+            Work::Replays(keys, sizes) => {
+                let make = |_, channel| Replays {
+                    client: bare::Client::new(channel),
+                    caller: caller(),
+                    keys: keys.clone(),
+                    sizes: *sizes,
                 };
                 closed_loop(self.side, &self.channels, shape, make).await
             }
@@ -267,6 +278,26 @@ impl<const N: usize> Worker for Echoes<N> {
             laps.time(self.client.echo(ask.clone())).await?;
         }
         Ok(())
+    }
+}
+
+/// Makes the trips of an acquire and of its report.
+struct Replays {
+    client: bare::Client,
+    caller: Arc<Caller>,
+    keys: Keys,
+    sizes: [Exchange; 2],
+}
+
+impl Worker for Replays {
+    const CALLS: u64 = 2;
+
+    async fn turn(&mut self, _: u64, laps: &mut Laps) -> anyhow::Result<()> {
+        let key = self.keys.next(&self.caller, (0, 1));
+        let grant = Ask::about(key.clone(), self.sizes[0]);
+        let granted = laps.time(self.client.grant(grant)).await?;
+        let report = Ask::about_grant(key, granted.revision, self.sizes[1]);
+        laps.time(self.client.report(report)).await.map(drop)
     }
 }
 

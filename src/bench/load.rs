@@ -158,9 +158,14 @@ pub async fn closed_loop<W: Worker>(
 
 /// Median of some times, in nanoseconds.
 pub fn median_nanos(times: &[Duration]) -> anyhow::Result<f64> {
+    quantile_nanos(times, 0.5)
+}
+
+/// This share of some times (0 to 1) is no longer, in nanoseconds.
+pub fn quantile_nanos(times: &[Duration], share: f64) -> anyhow::Result<f64> {
     let mut laps = Laps::new()?;
     times.iter().for_each(|took| laps.record(*took));
-    Ok(laps.0.value_at_quantile(0.5) as f64)
+    Ok(laps.0.value_at_quantile(share) as f64)
 }
 
 #[cfg(test)]

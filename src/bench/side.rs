@@ -1,4 +1,4 @@
-//! A server under test: where it listens and, if it is ours, its process.
+//! A server under test, or several replicas of one: where they listen and, if they are ours, their processes.
 //!
 //! *Owns* the child processes: they are started from this very binary, read from, and killed by their id when a [`Side`] goes.
 //! *Never does:* wait for a child without a limit.
@@ -14,6 +14,9 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use super::usage::{self, Cpu};
 
@@ -24,20 +27,38 @@ const REST: Duration = Duration::from_secs(3);
 /// Lines of a child's output that are kept to explain why it failed.
 const TAIL_LINES: usize = 20;
 
-/// A server and, if this bench started it, its process.
+/// A server or its replicas and, if this bench started them, their processes.
 pub struct Side {
-    address: String,
-    process: Option<Process>,
+    /// One at least.
+    addresses: Vec<String>,
+    processes: Vec<Process>,
 }
 
 impl Side {
     /// A server that runs already.
-    pub const fn running(address: String) -> Self {
-        Self { address, process: None }
+    pub fn running(address: String) -> Self {
+        Self {
+            addresses: vec![address],
+            processes: Vec::new(),
+        }
     }
 
     /// A fresh `drover serve` on the embedded store.
     pub async fn drover(workers: usize, further: &[String]) -> anyhow::Result<Self> {
+        Self::serving("memory", workers, further).await
+    }
+
+    /// So many fresh replicas of `drover serve` that share the store at `url`.
+    pub async fn replicas(count: usize, url: &str, workers: usize, further: &[String]) -> anyhow::Result<Self> {
+        let mut all = Self::serving(url, workers, further).await?;
+        for _ in 1..count {
+            all.join(Self::serving(url, workers, further).await?);
+        }
+        all.ready().await?;
+        Ok(all)
+    }
+
+    async fn serving(store: &str, workers: usize, further: &[String]) -> anyhow::Result<Self> {
         let fixed = [
             "serve",
             "--listen",
@@ -45,7 +66,7 @@ impl Side {
             "--http",
             "127.0.0.1:0",
             "--store",
-            "memory",
+            store,
         ];
         let arguments = fixed.into_iter().chain(further.iter().map(String::as_str));
         Self::start("drover serve", arguments, workers).await
@@ -56,9 +77,28 @@ impl Side {
         Self::start("the bare server", ["bench", "--bare-server"].into_iter(), workers).await
     }
 
+    /// So many fresh bare servers.
+    pub async fn bares(count: usize, workers: usize) -> anyhow::Result<Self> {
+        let mut all = Self::bare(workers).await?;
+        for _ in 1..count {
+            all.join(Self::bare(workers).await?);
+        }
+        Ok(all)
+    }
+
+    fn join(&mut self, other: Self) {
+        self.addresses.extend(other.addresses);
+        self.processes.extend(other.processes);
+    }
+
     async fn start(name: &str, arguments: impl Iterator<Item = &str>, workers: usize) -> anyhow::Result<Self> {
-        let (process, mut addresses) =
-            Process::start(arguments, workers).with_context(|| format!("cannot start {name}"))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        // What is measured shall not depend on whose shell it is measured in.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"DROVER_")) {
+            command.env_remove(name);
+        }
+        command.args(arguments).env("TOKIO_WORKER_THREADS", workers.to_string());
+        let (process, mut addresses) = Process::start(&mut command).with_context(|| format!("cannot start {name}"))?;
         let listening = tokio::time::timeout(START_LIMIT, addresses.recv()).await.ok().flatten();
         let Some(address) = listening else {
             bail!(
@@ -67,50 +107,82 @@ impl Side {
             );
         };
         let side = Self {
-            address,
-            process: Some(process),
+            addresses: vec![address],
+            processes: vec![process],
         };
         side.connect(1)
             .await
-            .with_context(|| format!("{name} does not answer on {}", side.address))?;
+            .with_context(|| format!("{name} does not answer on {}", side.addresses[0]))?;
         Ok(side)
     }
 
-    /// Opens connections of their own, each established when this returns.
+    /// How many replicas there are.
+    pub const fn replicas_count(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Opens connections of their own, each established when this returns; replicas get them in turn.
     pub async fn connect(&self, connections: usize) -> anyhow::Result<Vec<Channel>> {
-        let endpoint = Endpoint::from_shared(format!("http://{}", self.address))
-            .with_context(|| format!("{} is no address", self.address))?
-            .tcp_nodelay(true)
-            .connect_timeout(START_LIMIT);
         let mut channels = Vec::with_capacity(connections);
-        for _ in 0..connections {
-            let channel = endpoint
+        for address in self.addresses.iter().cycle().take(connections) {
+            let channel = Endpoint::from_shared(format!("http://{address}"))
+                .with_context(|| format!("{address} is no address"))?
+                .tcp_nodelay(true)
+                .connect_timeout(START_LIMIT)
                 .connect()
                 .await
-                .with_context(|| format!("cannot connect to {}", self.address))?;
+                .with_context(|| format!("cannot connect to {address}"))?;
             channels.push(channel);
         }
         Ok(channels)
     }
 
-    /// CPU time used so far; none of a server that is not ours.
+    /// Waits until every replica says that it serves: its store has answered.
+    async fn ready(&self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        for channel in self.connect(self.addresses.len()).await? {
+            let mut health = HealthClient::new(channel);
+            loop {
+                let answer = health.check(HealthCheckRequest::default()).await;
+                if answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving) {
+                    break;
+                }
+                if started.elapsed() > START_LIMIT {
+                    let printed: Vec<_> = self.processes.iter().map(Process::printed).collect();
+                    bail!(
+                        "drover serve is not ready after {START_LIMIT:?}; it printed:\n{}",
+                        printed.join("\n")
+                    );
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// CPU time used so far, by all; none of a server that is not ours.
     pub fn cpu(&self) -> anyhow::Result<Option<Cpu>> {
-        self.process
-            .as_ref()
-            .map(|process| Cpu::read(process.child.id()))
-            .transpose()
+        let mut sum: Option<Cpu> = None;
+        for process in &self.processes {
+            let one = Cpu::read(process.id())?;
+            sum = Some(match sum {
+                Some(sum) => sum.and(one),
+                None => one,
+            });
+        }
+        Ok(sum)
     }
 
     /// Resident memory in bytes once it has come to rest: two readings a moment apart that differ by less than 1 in 1,000.
     pub async fn resident_at_rest(&self) -> anyhow::Result<u64> {
         let process = self
-            .process
-            .as_ref()
+            .processes
+            .first()
             .context("the memory of a server elsewhere cannot be read")?;
-        let mut before = usage::resident(process.child.id())?;
+        let mut before = usage::resident(process.id())?;
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(300)).await;
-            let now = usage::resident(process.child.id())?;
+            let now = usage::resident(process.id())?;
             if now.abs_diff(before) <= before / 1000 {
                 return Ok(now);
             }
@@ -131,25 +203,15 @@ impl Side {
 }
 
 /// A child that is killed when this goes.
-struct Process {
+pub struct Process {
     child: Child,
     tail: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Process {
-    /// Starts this binary with `arguments`; the receiver gets every address that it prints.
-    fn start<'a>(
-        arguments: impl Iterator<Item = &'a str>,
-        workers: usize,
-    ) -> anyhow::Result<(Self, mpsc::Receiver<String>)> {
-        let mut command = Command::new(std::env::current_exe()?);
-        // What is measured shall not depend on whose shell it is measured in.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"DROVER_")) {
-            command.env_remove(name);
-        }
+    /// Starts it; the receiver gets every address of this machine that it prints.
+    pub fn start(command: &mut Command) -> std::io::Result<(Self, mpsc::Receiver<String>)> {
         let mut child = command
-            .args(arguments)
-            .env("TOKIO_WORKER_THREADS", workers.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -165,7 +227,18 @@ impl Process {
         Ok((Self { child, tail }, addresses))
     }
 
-    fn printed(&self) -> String {
+    /// By which the system knows it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it printed last.
+    pub fn printed(&self) -> String {
         let tail = self.tail.lock();
         if tail.is_empty() {
             "(nothing)".to_owned()

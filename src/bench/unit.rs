@@ -16,6 +16,8 @@ pub enum Unit {
     Count,
     /// So many times another figure.
     Times,
+    /// So many for each of something else.
+    Ratio,
 }
 
 impl Unit {
@@ -30,6 +32,7 @@ impl Unit {
             Self::PerSecond => format!("{} /s", grouped(number)),
             Self::Count => grouped(number),
             Self::Times => format!("{number:.2} ×"),
+            Self::Ratio => format!("{number:.2}"),
         }
     }
 }

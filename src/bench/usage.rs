@@ -37,6 +37,13 @@ impl Cpu {
         Ok(Self { threads, ticks })
     }
 
+    /// Of both processes together.
+    pub fn and(mut self, other: Self) -> Self {
+        self.threads.extend(other.threads);
+        self.ticks += other.ticks;
+        self
+    }
+
     /// CPU time used between `earlier` and this reading.
     pub fn since(&self, earlier: &Self) -> Duration {
         let ended = earlier.threads.keys().any(|id| !self.threads.contains_key(id));
@@ -134,6 +141,18 @@ mod tests {
     fn when_a_thread_has_ended_the_coarse_clock_of_the_process_decides() {
         let earlier = reading(&[(1, 1_000), (2, 9_000_000)], 10);
         let later = reading(&[(1, 4_000)], 13);
+        assert_eq!(later.since(&earlier), Duration::from_millis(30));
+    }
+
+    #[test]
+    fn two_processes_are_read_as_one() {
+        let earlier = reading(&[(1, 1_000)], 10).and(reading(&[(7, 2_000)], 20));
+        let later = reading(&[(1, 1_500)], 11).and(reading(&[(7, 2_250)], 22));
+        assert_eq!(later.since(&earlier), Duration::from_nanos(750));
+        let (earlier, later) = (
+            reading(&[], 10).and(reading(&[], 20)),
+            reading(&[], 11).and(reading(&[], 22)),
+        );
         assert_eq!(later.since(&earlier), Duration::from_millis(30));
     }
 

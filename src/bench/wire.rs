@@ -158,6 +158,25 @@ impl Caller {
         }
     }
 
+    /// Makes a tag old.
+    pub fn invalidate_tag(&self, tag: String) -> InvalidateRequest {
+        InvalidateRequest {
+            namespace: self.namespace.clone(),
+            tags: vec![tag],
+            wait_for_watchers: duration(Duration::ZERO),
+            ..InvalidateRequest::default()
+        }
+    }
+
+    /// A watcher of the whole namespace that also wants to hear of reports.
+    pub fn watch_refreshed(&self) -> WatchRequest {
+        let mut request = self.watch();
+        if let Some(watch_request::Kind::Subscribe(subscribe)) = &mut request.kind {
+            subscribe.include_refreshed = true;
+        }
+        request
+    }
+
     /// A watcher of the whole namespace.
     pub fn watch(&self) -> WatchRequest {
         let subscribe = Subscribe {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::degraded::NotNow;
 use super::grant::Granting;
 use super::parked::Patience;
 use super::{Acquire, Acquired, Coordinator, Error, MOST_CONFLICTS};
@@ -70,12 +71,13 @@ impl Coordinator {
                 Decision::Wait(wait) => return Ok(Asked::waits(wait, &seen.loaded)),
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 Decision::Grant(grant) => match self.turn(key, costs_trips) {
-                    Some(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
-                    None if seen.recalled && !may_wait => {
+                    Ok(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
+                    // Behind others it is waited for what these get; for anything else it must be true that there is nothing to use.
+                    Err(why) if seen.recalled && !(may_wait && why == NotNow::OthersAhead) => {
                         seen = self.see(key, decision::tags_asked(ask), want).await?;
                         continue;
                     }
-                    None => return Ok(self.behind(request, *grant, &seen.loaded)),
+                    Err(_) => return Ok(self.behind(request, *grant, &seen.loaded)),
                 },
             };
             match granting {

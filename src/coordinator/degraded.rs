@@ -64,6 +64,15 @@ struct Pace {
     taken: u64,
 }
 
+/// Why a newcomer may not try for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotNow {
+    /// Others are parked for it, or try.
+    OthersAhead,
+    /// The store has only just come back.
+    TooEarly,
+}
+
 impl Losses {
     /// Why a key's store is not even asked.
     pub fn lost(&self, coordinator: &Coordinator, key: &Key) -> Option<StoreError> {
@@ -132,12 +141,12 @@ impl Pace {
 
 /// The re-entry after a loss.
 impl Coordinator {
-    /// A newcomer's turn to try for a lease; `None`: others are ahead of it, or it is too early after a loss.
-    pub(super) fn turn(&self, key: &Key, exclusive: bool) -> Option<Turn> {
-        if self.losses.is_any() && !(self.flights.is_free(key) && self.may_reenter(key)) {
-            return None;
+    /// A newcomer's turn to try for a lease.
+    pub(super) fn turn(&self, key: &Key, exclusive: bool) -> Result<Turn, NotNow> {
+        if self.losses.is_any() && self.flights.is_free(key) && !self.may_reenter(key) {
+            return Err(NotNow::TooEarly);
         }
-        self.flights.turn(key, exclusive)
+        self.flights.turn(key, exclusive).ok_or(NotNow::OthersAhead)
     }
 
     /// Whether a newcomer may be granted a key now. If so, it counts.

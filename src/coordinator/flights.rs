@@ -329,7 +329,11 @@ impl Flight {
         Arc::new(Flight {
             key: key.clone(),
             bell: Notify::new(),
-            queue: Mutex::default(),
+            // Its task begins with a look.
+            queue: Mutex::new(Queue {
+                quiet: true,
+                ..Queue::default()
+            }),
         })
     }
 

@@ -112,8 +112,8 @@ impl Coordinator {
             // Nobody is given a lease by a replica that is about to leave.
             Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
             Decision::Grant(grant) => match self.turn(key, self.store.recall(key).is_some()) {
-                Some(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
-                None => match self.behind(request, *grant, &seen.loaded) {
+                Ok(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
+                Err(_) => match self.behind(request, *grant, &seen.loaded) {
                     Asked::Answered(acquired)
                     | Asked::Waits {
                         when_over: acquired, ..

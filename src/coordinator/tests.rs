@@ -1,7 +1,9 @@
 //! The coordinator over the embedded store, on paused time.
 
+mod degraded;
 mod leases;
 mod parking;
+mod trips;
 
 use std::sync::Arc;
 use std::time::Duration;

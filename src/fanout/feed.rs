@@ -282,6 +282,19 @@ impl Feed {
         }
     }
 
+    /// Waits until all `Refreshed` that are still to come will be in the log.
+    pub(super) async fn recorded(&self) {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            if self.logs.read().is_recorded() {
+                return;
+            }
+            moved.await;
+        }
+    }
+
     /// Whether what is read here is known to be what is in the store, but for the last [`CURRENT`](super::CURRENT).
     pub(super) fn is_current(&self) -> bool {
         let until = self.current_until.load(Ordering::Acquire);
@@ -397,6 +410,18 @@ impl Feed {
     pub fn advance(&self, partition: u16, at: u64) {
         let now = Instant::now();
         self.change(|logs| logs.advance(now, usize::from(partition), at));
+    }
+
+    /// The partition's log begins to hold `Refreshed` events at this position, after a time without: as `refreshed_from` of [`Feed::begin`],
+    /// in the middle of the log. Said before the log is taken in up to there.
+    pub fn refreshed_since(&self, partition: u16, from: u64) {
+        self.change(|logs| logs.refreshed_since(usize::from(partition), from));
+    }
+
+    /// The store has been told that somebody here wants `Refreshed` events, and records those of the partition from here on, or did before.
+    /// Until that is said of all partitions, watchers that want them wait for their `Started`, but not for long.
+    pub fn records(&self, partition: u16, at: u64) {
+        self.change(|logs| logs.records(usize::from(partition), at));
     }
 
     /// The store's time is this. Tell it now and then: by it is known how old a record is that is taken in late.

@@ -13,11 +13,9 @@
 //!  epoch     grows with LOG_LOST                         the sum over the partitions
 //! ```
 //!
-//! *Why a sum*: each partition's epoch only grows, so the loss of any shows in every cursor. Two replicas that have heard of different
-//! losses may have the same sum. That is safe because an epoch begins above all positions of the ones before it ([`Feed::begin`]): the
-//! other's cursor is below the floor of the partition whose loss it has not heard of, which is a gap.
-//!
-//! [`Feed::begin`]: super::Feed::begin
+//! *Why a sum*: each partition's epoch only grows, so the loss of any shows in every cursor. Two replicas that have heard of different losses
+//! could have the same sum only if the epochs grew by the same; a store that takes the time in µs for an epoch makes that as good as
+//! impossible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +53,8 @@ pub(super) struct Opening {
     pub resumed: bool,
     /// Its cursor is ahead of this log, which has to come up to it first.
     pub ahead: bool,
+    /// It wants `Refreshed`, which the store does not record yet.
+    pub unrecorded: bool,
     /// The heads.
     pub head: Positions,
 }
@@ -63,7 +63,10 @@ pub(super) struct Opening {
 pub(super) struct Logs {
     /// Positions and epochs are given here, not by a shared store.
     own: bool,
+    /// Of a remote log, made of the identities of its partitions.
     id: u64,
+    /// What it was before it was lost.
+    former: Option<u64>,
     /// Of an own log; of a remote one the sum over its partitions.
     epoch: u64,
     turn: u64,
@@ -77,6 +80,7 @@ pub(super) struct Logs {
 
 struct Partition {
     log: Log,
+    id: u64,
     epoch: u64,
     begun: bool,
     lost: bool,
@@ -84,6 +88,8 @@ struct Partition {
     heard: Option<Instant>,
     /// So many proofs to come do not count.
     doubts: u8,
+    /// `Refreshed` are recorded by then, since somebody here wants them.
+    recorded_by: Option<u64>,
 }
 
 impl Partition {
@@ -131,15 +137,18 @@ impl Logs {
     fn new(partitions: usize, bounds: Bounds) -> Logs {
         let partition = || Partition {
             log: Log::new(bounds.share(partitions)),
+            id: 0,
             epoch: 0,
             begun: false,
             lost: false,
             heard: None,
             doubts: 0,
+            recorded_by: None,
         };
         Logs {
             own: false,
             id: 0,
+            former: None,
             epoch: 0,
             turn: 1,
             fence: None,
@@ -233,32 +242,27 @@ impl Logs {
 
     /// A partition of a remote log begins, or goes on. `true`: whoever has read it must start afresh.
     pub fn begin(&mut self, now: Instant, partition: usize, log: u64, epoch: u64, from: u64, refreshed: u64) -> bool {
-        let any_begun = self.partitions.iter().any(|partition| partition.begun);
-        let other_log = any_begun && self.id != log;
         let Some(own) = self.partitions.get_mut(partition) else {
             return false;
         };
-        let was_read = own.begun;
-        let goes_on = was_read && !other_log && own.epoch == epoch && from <= own.log.head();
+        let goes_on = own.begun && (own.id, own.epoch) == (log, epoch) && from <= own.log.head();
+        let broken = own.begun && !goes_on;
         if !goes_on {
             own.log.start(from);
         }
         own.log.refreshed_since(refreshed);
-        (own.begun, own.epoch) = (true, epoch);
+        (own.begun, own.id, own.epoch) = (true, log, epoch);
         own.prove(now);
-        if other_log {
-            // What the others hold is of a log that is no more. They go on where they are until they begin too.
-            for other in &mut self.partitions {
-                let head = other.log.head();
-                other.log.start(head);
-            }
+        let (mut id, mut epoch) = (0, 0_u64);
+        for partition in &self.partitions {
+            // Turned, so that the same identity in each of them does not cancel itself out.
+            id = u64::rotate_left(id, 1) ^ partition.id;
+            epoch = epoch.wrapping_add(partition.epoch);
         }
-        self.id = log;
-        self.epoch = self
-            .partitions
-            .iter()
-            .fold(0, |sum, partition| partition.epoch.wrapping_add(sum));
-        let broken = other_log || (was_read && !goes_on);
+        if broken && id != self.id {
+            self.former = Some(self.id);
+        }
+        (self.id, self.epoch) = (id, epoch);
         if broken {
             self.fence(ResetReason::LogLost);
         }
@@ -275,6 +279,26 @@ impl Logs {
         }
         partition.log.advance(at);
         partition.prove(now);
+    }
+
+    /// `Refreshed` of a partition of a remote log were not recorded up to here.
+    pub fn refreshed_since(&mut self, partition: usize, from: u64) {
+        if let Some(partition) = self.partitions.get_mut(partition) {
+            partition.log.refreshed_since(from);
+        }
+    }
+
+    /// The store records `Refreshed` of a partition, as was asked, from here on at the latest.
+    pub fn records(&mut self, partition: usize, at: u64) {
+        if let Some(partition) = self.partitions.get_mut(partition) {
+            partition.recorded_by.get_or_insert(at);
+        }
+    }
+
+    /// Whether all `Refreshed` from here on will be in the log.
+    pub fn is_recorded(&self) -> bool {
+        let recorded = |partition: &Partition| partition.recorded_by.is_some_and(|by| by <= partition.log.head());
+        self.own || self.partitions.iter().all(recorded)
     }
 
     /// Only what is read from now on proves that the log is current.
@@ -333,12 +357,15 @@ impl Logs {
             reset: None,
             resumed: false,
             ahead: false,
+            unrecorded: refreshed && !self.is_recorded(),
         };
         if resume_from.is_empty() {
             return opening;
         }
         let cursor = Cursor::decode(resume_from).ok();
+        let of_former = cursor.as_ref().is_some_and(|cursor| Some(cursor.log) == self.former);
         match cursor.and_then(|cursor| self.position_of(&cursor)) {
+            None if of_former => opening.reset = Some(ResetReason::LogLost),
             None => opening.reset = Some(ResetReason::UnknownCursor),
             Some(position) => match self.admits(&position, refreshed) {
                 Err(reason) => opening.reset = Some(reason),
@@ -466,6 +493,9 @@ impl Logs {
                 if self.own {
                     self.note_unrecorded();
                 }
+                self.partitions
+                    .iter_mut()
+                    .for_each(|partition| partition.recorded_by = None);
                 Recording::For(1)
             }
         };

@@ -35,7 +35,7 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 /// Who is held back looks again so often.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether the log came up to a cursor in time.
+/// Whether the log came up to where the stream can begin, in time.
 type CatchingUp = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// A subscription as a stream. Dropping it unsubscribes.
@@ -47,7 +47,9 @@ pub struct Watching {
     first: usize,
     /// To be yielded first.
     reset: Option<ResetReason>,
-    /// The position is ahead of this log.
+    /// It goes on at a cursor of its own.
+    resumed: bool,
+    /// The position is ahead of this log, or the log does not hold yet what is wanted.
     catching_up: Option<CatchingUp>,
     started: bool,
     told: bool,
@@ -70,13 +72,15 @@ enum Next {
 
 impl Watching {
     pub(super) fn new(hub: Arc<Hub>, watcher: Arc<Watcher>, opening: Opening) -> Watching {
-        let catching_up = opening.ahead.then(|| catch_up(hub.feed.clone(), &opening.position));
+        let behind = opening.ahead || opening.unrecorded;
+        let catching_up = behind.then(|| catch_up(hub.feed.clone(), &opening));
         Watching {
             hub,
             watcher,
             position: opening.position,
             first: 0,
             reset: opening.reset,
+            resumed: opening.resumed,
             catching_up,
             started: false,
             told: false,
@@ -148,13 +152,17 @@ impl Watching {
                 self.first = next;
                 run.message(&self.position)
             }
+            // Who has not begun has missed nothing by what was not recorded before.
+            Err(gap) if gap.reason == Some(ResetReason::CursorTooOld) && !self.started && !self.resumed => {
+                self.position = gap.now;
+                None
+            }
             Err(gap) => Some(self.missed(gap)),
         }
     }
 
     fn missed(&mut self, gap: Gap) -> WatchEvent {
         self.position = gap.now;
-        self.catching_up = None;
         let reason = gap.reason.unwrap_or(ResetReason::SlowConsumer);
         self.here(What::Reset { reason })
     }
@@ -248,14 +256,22 @@ impl Stream for Watching {
     }
 }
 
-/// Waits until the log has come up to a position.
-fn catch_up(feed: Arc<Feed>, position: &Position) -> CatchingUp {
+/// Waits until the log has come up to where a stream begins, and holds what it wants.
+fn catch_up(feed: Arc<Feed>, opening: &Opening) -> CatchingUp {
     let place = |(partition, at)| Place {
         partition: u16::try_from(partition).unwrap_or(u16::MAX),
         at,
     };
-    let places: Vec<Place> = position.at.iter().enumerate().map(place).collect();
-    Box::pin(async move { timeout(CATCH_UP, feed.arrived(&places)).await.is_ok() })
+    let places: Vec<Place> = opening.position.at.iter().enumerate().map(place).collect();
+    let unrecorded = opening.unrecorded;
+    Box::pin(async move {
+        let arrived = timeout(CATCH_UP, feed.arrived(&places)).await.is_ok();
+        if unrecorded {
+            // Should that take longer, the stream begins without, and is reset when they are recorded.
+            let _ = timeout(CATCH_UP, feed.recorded()).await;
+        }
+        arrived
+    })
 }
 
 impl Drop for Watching {

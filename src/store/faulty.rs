@@ -72,16 +72,18 @@ impl Faulty {
         self.chance.lock().script.push_back((call, fault));
     }
 
-    /// From now on nothing reaches the store, no ring comes, and what is under way is lost.
+    /// From now on nothing reaches the store, no ring comes, and what is under way is lost. The listeners are told.
     pub fn go_down(&self) {
         self.chance.lock().down = true;
+        self.feed.lost(0);
     }
 
-    /// The store answers again. The log catches up.
+    /// The store answers again. The log catches up, and the listeners are told.
     pub fn come_up(&self) {
         self.chance.lock().down = false;
         let held_back = std::mem::take(&mut self.log.lock().held_back);
         held_back.iter().for_each(|record| self.relay(record));
+        self.feed.regained(0);
     }
 
     /// Whether nothing reaches the store.

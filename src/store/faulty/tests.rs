@@ -116,7 +116,7 @@ async fn while_it_is_down_nothing_passes_and_the_log_catches_up_afterwards() {
     assert!(write(&*memory).await.is_ok(), "others reach the store");
     assert!(heard.0.lock().1.is_empty());
     faulty.come_up();
-    assert_eq!(heard.0.lock().1, [1]);
+    assert_eq!(heard.0.lock().1.len(), 1);
     assert!(faulty.ping().await.is_ok());
 }
 

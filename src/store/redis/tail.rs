@@ -137,19 +137,29 @@ impl Tail<'_> {
         let ring = last_id(connection, &keys.rings).await?;
         let (main, from) = read_all(connection, &keys.log, false, state.main).await?;
         let (refreshed, refreshed_from) = read_all(connection, &keys.refreshed, true, state.refreshed).await?;
-        let last = |found: &[Found], none: u64| found.last().map_or(none, |last| last.position.max(none));
-        let at = At {
+        let mut at = At {
             epoch: state.epoch,
-            main: last(&main, state.main),
-            refreshed: last(&refreshed, state.refreshed),
-            position: state.position.max(last(&main, 0)).max(last(&refreshed, 0)),
+            main: state.main,
+            refreshed: state.refreshed,
+            position: state.position,
             ring,
         };
-        let feed = &self.store.feed;
-        feed.begin(self.partition.number, state.log, state.epoch, from, refreshed_from);
         let mut found = main;
         found.extend(refreshed);
         found.sort_unstable_by_key(|found| found.position);
+        // The streams were read one after the other: of what came meanwhile, the first may lack what stands before something in the second.
+        // From the first hole on it is read again.
+        found.retain(|one| {
+            let known = one.position <= at.position || one.position == at.position + 1;
+            if known {
+                at.position = at.position.max(one.position);
+                let last = if one.refreshed { &mut at.refreshed } else { &mut at.main };
+                *last = one.position.max(*last);
+            }
+            known
+        });
+        let feed = &self.store.feed;
+        feed.begin(self.partition.number, state.log, state.epoch, from, refreshed_from);
         self.tell(found);
         feed.advance(self.partition.number, at.position);
         self.at = Some(at);
@@ -227,6 +237,7 @@ impl Tail<'_> {
         for Found { position, record, .. } in found {
             self.partition.saw(record.number);
             let Some(event) = record.event else {
+                self.store.feed.refreshed_since(number, position);
                 continue;
             };
             if let Event::Invalidated {

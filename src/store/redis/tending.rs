@@ -52,12 +52,9 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
         &keys.replicas,
     ];
     let text = |number: u64| number.to_string().into_bytes();
+    let wanted = store.feed.wants_refreshed();
     let args = [
-        if store.feed.wants_refreshed() {
-            b"w".to_vec()
-        } else {
-            Vec::new()
-        },
+        if wanted { b"w".to_vec() } else { Vec::new() },
         text(micros(RECORDED)),
         text(micros(KEPT)),
         shared
@@ -77,10 +74,14 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
     store.feed.tell_time(now);
     partition.enter(epoch);
     let log = <[u8; 8]>::try_from(&id[..]).map(u64::from_be_bytes).unwrap_or_default();
+    let position = words.number()?;
+    if wanted {
+        store.feed.records(partition.number, position);
+    }
     let state = State {
         log,
         epoch,
-        position: words.number()?,
+        position,
         main: words.number()?,
         refreshed: words.number()?,
     };
