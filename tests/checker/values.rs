@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use drover::decision::HAND_OVER;
+
 use super::index::Seen;
 use super::leases::why_not;
 use super::model::{Accepted, Hit, Kind, Op, Outcome};
@@ -157,10 +159,12 @@ pub fn lifetimes_are_kept(seen: &Seen<'_>, found: &mut Found) {
             .and_then(|question| first_try.get(&(op.client, key, question.request)))
             .map_or(op.invoked.place, |first| *first);
         let stepped = seen.lapsed(report.invoked.at, op.ended.at, |kind| kind == Kind::Stepped);
+        // Handed to those who were parked before the report reached their replica, for a moment and without a life of its own.
+        let handed = hit.fresh_for == 0 && op.invoked.at < report.ended.at + HAND_OVER.as_micros() as u64;
         let late = (hit.fresh && op.invoked.at >= fresh_to) || op.invoked.at >= stale_to;
-        if late && !stepped && report.ended.place < begun {
+        if late && !handed && !stepped && report.ended.place < begun {
             let what = format!("fresh to {fresh_to} µs, stale to {stale_to} µs: {op:?}");
-            found.add(Promise::InvalidateWins, what);
+            found.add(Promise::Lifetimes, what);
         }
     }
 }

@@ -18,7 +18,8 @@ struct Stream<'a> {
     from: u64,
     /// Place and moment of each reset.
     resets: Vec<(u64, u64)>,
-    /// From which moment to which it was not live.
+    /// From which moment to which it was not live, or may not have been: a cable that was cut may have left it half open, until
+    /// something is heard.
     broken: Vec<(u64, u64)>,
     told: Tellings,
 }
@@ -28,7 +29,9 @@ pub fn watchers_are_told(seen: &Seen<'_>, found: &mut Found) {
     for watcher in &seen.history.watchers {
         numbers_grow(seen, watcher, found);
         only_what_was_done_is_told(seen, watcher, found);
-        let Some(stream) = Stream::of(watcher) else { continue };
+        let Some(stream) = Stream::of(seen, watcher) else {
+            continue;
+        };
         for (target, made) in &seen.made {
             if !stream.wants(seen, *target) {
                 continue;
@@ -44,7 +47,7 @@ pub fn watchers_are_told(seen: &Seen<'_>, found: &mut Found) {
 }
 
 impl<'a> Stream<'a> {
-    fn of(watcher: &'a Watcher) -> Option<Stream<'a>> {
+    fn of(seen: &Seen<'_>, watcher: &'a Watcher) -> Option<Stream<'a>> {
         let started = watcher.told.iter().find(|told| matches!(told.what, What::Started(_)))?;
         let mut stream = Stream {
             watcher,
@@ -70,6 +73,10 @@ impl<'a> Stream<'a> {
             }
         }
         stream.broken.extend(broken_from.map(|from| (from, u64::MAX)));
+        for (from, to) in seen.history.lapses(|kind| matches!(kind, Kind::CutOff(_))) {
+            let heard = watcher.told.iter().map(|told| told.moment.at).find(|at| *at > to);
+            stream.broken.push((from, heard.unwrap_or(u64::MAX)));
+        }
         Some(stream)
     }
 

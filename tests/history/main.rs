@@ -20,6 +20,7 @@ mod checker;
 #[path = "../support/redis.rs"]
 mod support;
 
+mod bugs;
 mod calls;
 mod client;
 mod faults;

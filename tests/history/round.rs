@@ -58,8 +58,8 @@ pub struct Figures {
     pub local_reads: usize,
 }
 
-/// A subscriber that was slow, and what it hears at most, must be told in the end.
-const SETTLING: Duration = Duration::from_secs(30);
+/// A stream that was cut silently is dead for the longest silence before its client notices, and counts for as long after it was noticed.
+const SETTLING: Duration = Duration::from_secs(60);
 
 pub async fn run(fault: Fault, measure: Measure) -> Round {
     let layout = fault.layout();
