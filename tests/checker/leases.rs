@@ -254,7 +254,8 @@ pub fn over_by(seen: &Seen<'_>, key: u32, lease: LeaseId, place: u64) -> u64 {
     let renewed = renewals
         .filter(|renewal| renewal.invoked.place < place)
         .map(|renewal| match renewal.end {
-            End::Renewed(ttl) => renewal.ended.at + ttl,
+            // What is left is counted from before the trip to the store; the lease from within it.
+            End::Renewed(ttl) => renewal.ended.at + ttl + (renewal.ended.at - renewal.invoked.at),
             End::Unknown(_) => renewal.until.at.saturating_add(terms.longest_lease),
             _ => 0,
         });

@@ -265,6 +265,8 @@ pub struct Watcher {
     pub keys: Option<Box<[u32]>>,
     /// Whose events it gets.
     pub namespaces: Box<[u16]>,
+    /// It takes its time: nothing is late for it.
+    pub slow: bool,
     pub told: Vec<Told>,
     /// Values that it served from its own cache.
     pub reads: Vec<Read>,

@@ -219,11 +219,13 @@ impl Lines {
                 if token != id.fencing_token().0 || (token == 0) != degraded {
                     self.recorder.wrong(format!("not the token of the lease: {answer:?}"));
                 }
+                // What is left is counted from before the trip to the store; the lease from within it.
                 let ttl = micros(&lease.ttl);
+                let trip = (ended.at - invoked.at).saturating_sub(micros(&answer.waited));
                 End::Granted(Grant {
                     lease: id,
                     sure_until: invoked.at + micros(&answer.waited) + ttl,
-                    over_by: ended.at + ttl,
+                    over_by: ended.at + ttl + trip,
                     fallback: rebuild.fallback.as_ref().map(|hit| self.hit(hit, degraded)),
                 })
             }

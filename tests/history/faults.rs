@@ -123,7 +123,7 @@ impl Fault {
             LaggingFailover => layout.kind = Kind::Pair,
             SentinelFailover => layout.kind = Kind::Sentinels,
             SlotMigration | NodeKilled => layout.kind = Kind::Cluster,
-            ReplicaClocks => layout.environments = clocks::of_replicas(),
+            ReplicaClocks => layout.clocks = Some([300, -300, 10]),
             RedisClock => layout.redis_clock = true,
             _ => {}
         }

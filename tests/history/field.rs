@@ -1,13 +1,12 @@
 //! Where a run takes place: replicas of drover, each behind a cable, over one store, of which each replica has a cable too.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::faults::clocks;
+use crate::faults::clocks::Clock;
 use crate::names::{Names, POLICIES};
 use crate::proxy::{Mode, Proxy};
 use crate::recorder::Recorder;
@@ -41,8 +40,8 @@ pub struct Layout {
     pub redis: Vec<String>,
     /// Its clock can be set.
     pub redis_clock: bool,
-    /// The environment of each replica.
-    pub environments: [Vec<(String, String)>; 3],
+    /// By how many seconds the clock of each replica is wrong.
+    pub clocks: Option<[i64; 3]>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,8 +61,8 @@ pub struct Field {
     pub shared: Shared,
     pub recorder: Arc<Recorder>,
     pub names: Arc<Names>,
-    /// The file by which the clock of Redis is set.
-    pub redis_clock: Option<PathBuf>,
+    /// That of Redis, where it can be set.
+    pub redis_clock: Option<Clock>,
     folder: TempDir,
 }
 
@@ -71,11 +70,11 @@ impl Field {
     pub async fn lay(layout: &Layout) -> Field {
         let folder = TempDir::new().expect("a temporary directory");
         std::fs::write(folder.path().join("drover.toml"), POLICIES).expect("a temporary directory");
-        let clock = layout.redis_clock.then(|| folder.path().join("clock"));
+        let clock = layout.redis_clock.then(|| Clock::make(folder.path(), "redis"));
         let mut field = Field {
             replicas: Vec::new(),
             backs: Vec::new(),
-            shared: share(layout, clock.as_deref()).await,
+            shared: share(layout, clock.as_ref()).await,
             recorder: Arc::new(Recorder::new()),
             names: Arc::new(Names::new()),
             redis_clock: clock,
@@ -86,7 +85,11 @@ impl Field {
             let store = field.store_url().await;
             let start = Start {
                 store,
-                environment: layout.environments[number].clone(),
+                environment: layout.clocks.map_or_else(Vec::new, |seconds| {
+                    let clock = Clock::make(field.folder.path(), &format!("replica-{number}"));
+                    clock.set(seconds[number]);
+                    clock.environment()
+                }),
             };
             let replica = Replica::start(field.folder.path(), &format!("replica-{number}"), start).await;
             field.replicas.push(replica);
@@ -151,12 +154,12 @@ impl Field {
     }
 }
 
-async fn share(layout: &Layout, clock: Option<&Path>) -> Shared {
+async fn share(layout: &Layout, clock: Option<&Clock>) -> Shared {
     let lines: Vec<&str> = layout.redis.iter().map(String::as_str).collect();
     match layout.kind {
         Kind::Memory => Shared::Memory,
         Kind::Single => Shared::Single(tokio::task::block_in_place(|| {
-            let environment = clock.map(clocks::of_redis).unwrap_or_default();
+            let environment = clock.map(Clock::environment).unwrap_or_default();
             Server::with_environment(&lines, &environment)
         })),
         Kind::Pair => Shared::Pair(Box::new(Pair::start(&lines).await)),

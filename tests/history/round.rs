@@ -69,9 +69,8 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
         bytes: if fault == Fault::MemoryPressure { 60_000 } else { 200 },
         twice: fault == Fault::CallsTwice,
     };
-    let rested = CancellationToken::new();
-    let watchers = watch(&field, fault, measure.seed, &rested);
-    let over = CancellationToken::new();
+    let (over, rested) = (CancellationToken::new(), CancellationToken::new());
+    let watchers = watch(&field, fault, measure.seed, (&over, &rested));
     let clients = clients(&field, measure, manners, &over);
     let mut rhythm = Rhythm {
         until: Instant::now() + measure.length,
@@ -133,7 +132,12 @@ fn terms(fault: Fault, measure: Measure, layout: &field::Layout) -> Terms {
     }
 }
 
-fn watch(field: &Field, fault: Fault, seed: u64, rested: &CancellationToken) -> Vec<JoinHandle<Diary>> {
+fn watch(
+    field: &Field,
+    fault: Fault,
+    seed: u64,
+    (over, rested): (&CancellationToken, &CancellationToken),
+) -> Vec<JoinHandle<Diary>> {
     let slow = Duration::from_millis(if fault == Fault::SlowSubscribers { 700 } else { 0 });
     let habits = [
         Habits::default(),
@@ -159,7 +163,7 @@ fn watch(field: &Field, fault: Fault, seed: u64, rested: &CancellationToken) -> 
     let start = |(number, habits): (u32, Habits)| {
         let quiet = number % 2 == 1;
         let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, !quiet);
-        tokio::spawn(Subscriber::new(number, lines, habits, seed).live(rested.clone()))
+        tokio::spawn(Subscriber::new(number, lines, habits, seed).live(over.clone(), rested.clone()))
     };
     (0..).zip(habits).map(start).collect()
 }

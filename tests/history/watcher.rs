@@ -78,6 +78,7 @@ impl Subscriber {
             name: format!("watcher {number}"),
             keys: (!habits.prefix.is_empty()).then(|| lines.names.with_prefix(habits.prefix).into()),
             namespaces: [SHOP, RELAY, STILL].into(),
+            slow: !habits.slow.is_zero(),
             ..Watcher::default()
         };
         Subscriber {
@@ -97,13 +98,13 @@ impl Subscriber {
         }
     }
 
-    /// Watches until it is over. `over` comes once everybody has been told everything.
-    pub async fn live(mut self, over: CancellationToken) -> Diary {
+    /// Watches until it is over. `hurry` comes once nothing happens any more, `over` once everybody has been told everything.
+    pub async fn live(mut self, hurry: CancellationToken, over: CancellationToken) -> Diary {
         let mut replica = (self.number % u32::from(self.lines.replicas())) as u16;
         while !over.is_cancelled() {
             let opened = timeout(OPENING, self.open(replica)).await;
             if let Ok(Some((acks, events))) = opened {
-                self.follow(replica, acks, events, &over).await;
+                self.follow(replica, acks, events, (&hurry, &over)).await;
                 self.tell(What::Broken);
             }
             self.live = false;
@@ -159,7 +160,7 @@ impl Subscriber {
         replica: u16,
         acks: mpsc::Sender<proto::WatchRequest>,
         mut events: Streaming<proto::WatchResponse>,
-        over: &CancellationToken,
+        (hurry, over): (&CancellationToken, &CancellationToken),
     ) {
         let mut looks = interval(LOOKS);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -183,7 +184,8 @@ impl Subscriber {
                         return;
                     }
                     if !self.habits.slow.is_zero() {
-                        sleep(self.habits.slow).await;
+                        // In the end it reads what it has left unread.
+                        let _ = timeout(self.habits.slow, hurry.cancelled()).await;
                     }
                 }
                 op = async { fill.as_mut().expect("looked at before").await }, if fill.is_some() => {

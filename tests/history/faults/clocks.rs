@@ -1,60 +1,66 @@
-//! Clocks that are wrong. The monotonic ones are not touched: they are nobody's to set.
+//! Clocks that are wrong: those of processes, by a library of a page that is loaded before theirs (`clock.c`).
 //!
-//! *Why a library in front of the system's*: drover has no option that makes its clock wrong, and needs none.
+//! *Why no option of drover*: it has none that makes its clock wrong, and needs none.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::Rhythm;
 use crate::checker::model::Kind;
 use crate::field::{Field, pass};
 
-const LIBRARIES: [&str; 4] = [
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
-    "/usr/lib64/faketime/libfaketime.so.1",
-    "/usr/lib/faketime/libfaketime.so.1",
-];
-
-fn library() -> String {
-    let found = LIBRARIES.into_iter().find(|library| Path::new(library).exists());
-    found
-        .expect("libfaketime is missing; this test needs it: apt-get install libfaketime (Debian, Ubuntu)")
-        .to_owned()
+/// A process's clock, that can be set while it runs.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    library: PathBuf,
+    file: PathBuf,
 }
 
-fn environment(more: (&str, String)) -> Vec<(String, String)> {
-    let words = [
-        ("LD_PRELOAD", library()),
-        ("DONT_FAKE_MONOTONIC", "1".to_owned()),
-        ("FAKETIME_NO_CACHE", "1".to_owned()),
-        more,
-    ];
-    words.map(|(name, value)| (name.to_owned(), value)).into()
+impl Clock {
+    /// It is right at first. What it is made of lies in the folder.
+    pub fn make(folder: &Path, name: &str) -> Clock {
+        let library = folder.join("clock.so");
+        if !library.exists() {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/history/faults/clock.c");
+            let made = Command::new("cc")
+                .args(["-shared", "-fPIC", "-O1", "-Wall", "-o"])
+                .args([&library, &source])
+                .status();
+            assert!(
+                made.as_ref().is_ok_and(std::process::ExitStatus::success),
+                "cc, by which Rust links, can't make a library: {made:?}"
+            );
+        }
+        let clock = Clock {
+            library,
+            file: folder.join(format!("{name}.clock")),
+        };
+        clock.set(0);
+        clock
+    }
+
+    /// So many seconds from what is right.
+    pub fn set(&self, seconds: i64) {
+        std::fs::write(&self.file, seconds.to_ne_bytes()).expect("a temporary directory");
+    }
+
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let words = [("LD_PRELOAD", &self.library), ("DROVER_TEST_CLOCK", &self.file)];
+        words
+            .map(|(name, path)| (name.to_owned(), path.display().to_string()))
+            .into()
+    }
 }
 
-/// Each replica has another time.
-pub fn of_replicas() -> [Vec<(String, String)>; 3] {
-    ["+300", "-300", "+10"].map(|offset| environment(("FAKETIME", offset.to_owned())))
-}
-
-/// Redis reads its offset from a file.
-pub fn of_redis(file: &Path) -> Vec<(String, String)> {
-    set(file, 0);
-    environment(("FAKETIME_TIMESTAMP_FILE", file.display().to_string()))
-}
-
-fn set(file: &Path, offset: i64) {
-    std::fs::write(file, format!("{offset:+}\n")).expect("a temporary directory");
-}
-
+/// In steps of 10 s and 300 s, forwards and back.
 pub async fn redis_clock(field: &mut Field, rhythm: &mut Rhythm) {
-    let file = field.redis_clock.clone().expect("of this layout");
-    for offset in [10, 0, 300, 290, 0, -10, 0, -300].into_iter().cycle() {
+    let clock = field.redis_clock.clone().expect("of this layout");
+    for seconds in [10, 0, 300, 290, 0, -10, 0, -300].into_iter().cycle() {
         if !rhythm.goes_on(0).await {
             break;
         }
         let stepped = field.recorder.begin(Kind::Stepped);
-        set(&file, offset);
+        clock.set(seconds);
         pass(5).await;
         field.recorder.end(stepped);
     }
