@@ -176,7 +176,7 @@ impl Coordinator {
         }
         match Box::pin(self.ask(request, policy, patience)).await {
             Ok(Asked::Answered(acquired)) => Ended::With(Ok(acquired)),
-            Ok(Asked::Waits { on, when_over }) => self.park(request, on, Box::new(when_over), policy, patience).await,
+            Ok(Asked::Waits(waits)) => self.park(request, Box::new(waits), policy, patience).await,
             Err(error) => self.ended_with(&request.key, error),
         }
     }

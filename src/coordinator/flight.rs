@@ -69,6 +69,7 @@ impl Coordinator {
             }
             Err(error) => {
                 care.failures += 1;
+                flight.saw_nothing();
                 tracing::debug!(key = ?flight.key, %error, "could not look after parked callers; trying again");
                 if care.failures >= IN_A_ROW && self.is_loss(&flight.key, &error) {
                     self.dismiss(flight, &Farewell::Lost(error));
@@ -150,8 +151,11 @@ impl Coordinator {
         let view = now.seen.loaded.view();
         let lease = view.lease().map(|lease| lease.token);
         flight.walk(&self.flights, now.from, cohort, |waiter| {
-            if lease == Some(waiter.on) || (!now.readers && waiter.ask.intent == Intent::Read) {
+            if lease == Some(waiter.on) {
                 return Judgement::Stays(waiter.on);
+            }
+            if !now.readers && waiter.ask.intent == Intent::Read {
+                return Judgement::Later;
             }
             match decision::acquire(&view, &waiter.ask, policy, self.dice.draw()) {
                 Decision::Wait(wait) => Judgement::Stays(wait.on),

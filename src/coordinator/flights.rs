@@ -70,6 +70,8 @@ pub struct Waiter {
     pub ask: Ask,
     /// The number of the lease that it waits for.
     pub on: Seq,
+    /// Somebody had it for certain when this caller parked.
+    is_held: bool,
     /// Which try at the question this is, within the flight.
     attempt: u64,
     /// Where its answer goes.
@@ -103,6 +105,8 @@ pub enum Farewell {
 pub enum Judgement {
     /// It goes on waiting, for the lease with this number.
     Stays(Seq),
+    /// It is not its turn yet.
+    Later,
     /// It has its answer.
     Gets(Reply),
     /// It may rebuild, if the store takes the grant.
@@ -227,13 +231,16 @@ impl Flights {
     }
 
     /// Parks a caller at the end of its key's queue, or in the place of the try that it repeats.
-    pub fn park(&self, key: &Key, waiter: Waiter, most_of_key: usize) -> Result<Parking, Error> {
+    pub fn park(&self, key: &Key, mut waiter: Waiter, most_of_key: usize) -> Result<Parking, Error> {
         let mut shard = self.shard(key).lock();
         let known = shard.flights.get(key).cloned();
         let is_new = known.is_none();
         let flight = known.unwrap_or_else(|| Flight::new(key));
         let mut queue = flight.queue.lock();
         let on = waiter.on;
+        if waiter.is_held || on == queue.current {
+            waiter.waits_on(on);
+        }
         let replaced = queue.place_of(&waiter);
         if replaced.is_none() {
             if queue.waiters.len() >= most_of_key {
@@ -369,6 +376,11 @@ impl Flight {
         later.any(|(_, waiter)| is_unseen(waiter.on, current))
     }
 
+    /// Ends it without having seen anything: what an earlier one saw may be over.
+    pub fn saw_nothing(&self) {
+        self.queue.lock().current = Seq::NONE;
+    }
+
     /// Looks at the callers from `from` to before `end`, oldest first and a bounded number at a time, and does with each what
     /// `judge` says. It holds the queue while it does.
     pub fn walk(&self, flights: &Flights, from: u64, end: u64, mut judge: impl FnMut(&Waiter) -> Judgement) -> Walk {
@@ -386,10 +398,8 @@ impl Flight {
                 continue;
             };
             match judge(waiter) {
-                Judgement::Stays(on) => {
-                    waiter.on = on;
-                    waiter.ask.parked_on = waiter.ask.parked_on.or(on.is_some().then_some(on));
-                }
+                Judgement::Stays(on) => waiter.waits_on(on),
+                Judgement::Later => {}
                 Judgement::Promote(decision) => return Walk::Promote(ticket, decision),
                 Judgement::TakeAgain(answer) => return Walk::TakeAgain(ticket, answer),
                 Judgement::Gets(reply) => {
@@ -421,18 +431,27 @@ fn is_unseen(on: Seq, current: Seq) -> bool {
 }
 
 impl Waiter {
-    /// A caller with a question, and where its answer goes.
-    pub fn new(ask: Ask, on: Seq) -> (Waiter, oneshot::Receiver<Reply>) {
+    /// A caller with a question that is to wait for a lease, and where its answer goes. `is_held`: it is known that somebody has it.
+    pub fn new(ask: Ask, on: Seq, is_held: bool) -> (Waiter, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
         (
             Waiter {
                 ask,
                 on,
+                is_held,
                 attempt: 0,
                 reply,
             },
             answer,
         )
+    }
+
+    /// It waits for this lease for certain: then the value that ends it is for this caller, whenever it is looked at.
+    fn waits_on(&mut self, on: Seq) {
+        self.on = on;
+        if on.is_some() {
+            self.ask.parked_on.get_or_insert(on);
+        }
     }
 
     /// By which its retries know it; `None`: they cannot.

@@ -7,7 +7,7 @@
 //! follows the log of a shared store, partition by partition, with the positions and epochs of that store ([`Feed::remote`]).
 //!
 //! ```text
-//!  tail ─ begin(partition, log, epoch, from) ─ take_in(records)* ─ advance(partition, at)* ─▶ Feed    for each partition
+//!  tail ─ begin(partition, log, epoch, from) ─ take_in(records)* ─ advance(partition, at) ─ …  ▶ Feed    for each partition
 //!  link ─ lost(partition) / regained(partition) ─────────────────────────────────────────────▶
 //! ```
 
@@ -127,7 +127,7 @@ impl Feed {
     }
 
     /// A feed that is filled from the log of a shared store of so many partitions, 1 to 16: positions and epochs come from there.
-    /// Nobody can watch until every partition has begun.
+    /// Nobody can watch until every partition has begun and was filled.
     pub fn remote(partitions: u16) -> Arc<Feed> {
         Feed::remote_bounded(partitions, Bounds::default())
     }
@@ -381,15 +381,12 @@ impl Feed {
     /// A store never takes a position twice: an epoch begins above every position of the ones before it, for example at the larger of the
     /// last known position + 1 and its time in microseconds. Cursors and barriers rely on it.
     ///
-    /// Who subscribes after the last partition has begun starts where the log then stands. So read what there is before calling this, and
-    /// take it in at once: else a new watcher is sent the past.
+    /// A partition that does not go on is filled until the first [`Feed::advance`]: until then nothing is read from it, and readers are reset
+    /// after. So nobody is sent the past as if it were new.
     pub fn begin(&self, partition: u16, log: u64, epoch: u64, from: u64, refreshed_from: u64) {
         let now = Instant::now();
         let partition = usize::from(partition);
-        let broken = self.change(|logs| logs.begin(now, partition, log, epoch, from, refreshed_from));
-        if broken {
-            self.each_listener(|listener| listener.reset(ResetReason::LogLost));
-        }
+        self.change(|logs| logs.begin(now, partition, log, epoch, from, refreshed_from));
     }
 
     /// Takes in records of one partition, in the order of their positions over both kinds: a `Refreshed` that comes after an event with
@@ -409,7 +406,9 @@ impl Feed {
     /// "alive" goes on trusting copies of which the log may know better.
     pub fn advance(&self, partition: u16, at: u64) {
         let now = Instant::now();
-        self.change(|logs| logs.advance(now, usize::from(partition), at));
+        if self.change(|logs| logs.advance(now, usize::from(partition), at)) {
+            self.each_listener(|listener| listener.reset(ResetReason::LogLost));
+        }
     }
 
     /// The partition's log begins to hold `Refreshed` events at this position, after a time without: as `refreshed_from` of [`Feed::begin`],

@@ -70,6 +70,8 @@ pub(super) struct Logs {
     /// Of an own log; of a remote one the sum over its partitions.
     epoch: u64,
     turn: u64,
+    /// Why the turn moved last.
+    reason: Option<ResetReason>,
     fence: Option<Fence>,
     partitions: Box<[Partition]>,
     recording: Recording,
@@ -82,7 +84,7 @@ struct Partition {
     log: Log,
     id: u64,
     epoch: u64,
-    begun: bool,
+    stage: Stage,
     lost: bool,
     /// It was known to be current then.
     heard: Option<Instant>,
@@ -90,6 +92,17 @@ struct Partition {
     doubts: u8,
     /// `Refreshed` are recorded by then, since somebody here wants them.
     recorded_by: Option<u64>,
+}
+
+/// Whether a partition can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is known of it.
+    Unknown,
+    /// It has begun, and is filled with what it held before. Then whoever has read it until now must start afresh, if anybody.
+    Filling { broken: bool },
+    /// It is followed.
+    Live,
 }
 
 impl Partition {
@@ -103,7 +116,7 @@ impl Partition {
     }
 }
 
-/// From here on, whoever has a position from before must start afresh.
+/// Cursors that are not clearly from behind it must start afresh.
 struct Fence {
     reason: ResetReason,
     /// Where the heads stood.
@@ -125,7 +138,9 @@ impl Logs {
         logs.own = true;
         logs.id = rand::random();
         logs.epoch = 1;
-        logs.partitions.iter_mut().for_each(|partition| partition.begun = true);
+        logs.partitions
+            .iter_mut()
+            .for_each(|partition| partition.stage = Stage::Live);
         logs
     }
 
@@ -139,7 +154,7 @@ impl Logs {
             log: Log::new(bounds.share(partitions)),
             id: 0,
             epoch: 0,
-            begun: false,
+            stage: Stage::Unknown,
             lost: false,
             heard: None,
             doubts: 0,
@@ -151,6 +166,7 @@ impl Logs {
             former: None,
             epoch: 0,
             turn: 1,
+            reason: None,
             fence: None,
             partitions: std::iter::repeat_with(partition).take(partitions).collect(),
             recording: Recording::No,
@@ -171,7 +187,7 @@ impl Logs {
     pub fn is_up(&self) -> bool {
         self.partitions
             .iter()
-            .all(|partition| partition.begun && !partition.lost)
+            .all(|partition| partition.stage == Stage::Live && !partition.lost)
     }
 
     /// Until when it is known to be current, if nothing is heard from now on. `None`: it is not.
@@ -219,7 +235,7 @@ impl Logs {
     pub fn take_in(&mut self, now: Instant, record: Record) -> Option<Arc<Logged>> {
         let when = self.moment(now, record.at);
         let partition = self.partitions.get_mut(usize::from(record.place.partition))?;
-        let new = partition.begun && record.place.at > partition.log.head();
+        let new = partition.stage != Stage::Unknown && record.place.at > partition.log.head();
         new.then(|| partition.log.push(now, when, record))
     }
 
@@ -240,45 +256,58 @@ impl Logs {
         now.checked_sub(age.unwrap_or_default()).unwrap_or(now)
     }
 
-    /// A partition of a remote log begins, or goes on. `true`: whoever has read it must start afresh.
-    pub fn begin(&mut self, now: Instant, partition: usize, log: u64, epoch: u64, from: u64, refreshed: u64) -> bool {
+    /// A partition of a remote log begins, or goes on.
+    pub fn begin(&mut self, now: Instant, partition: usize, log: u64, epoch: u64, from: u64, refreshed: u64) {
         let Some(own) = self.partitions.get_mut(partition) else {
-            return false;
+            return;
         };
-        let goes_on = own.begun && (own.id, own.epoch) == (log, epoch) && from <= own.log.head();
-        let broken = own.begun && !goes_on;
-        if !goes_on {
+        let same = (own.id, own.epoch) == (log, epoch);
+        let goes_on = own.stage == Stage::Live && same && from <= own.log.head();
+        if goes_on {
+            own.prove(now);
+        } else {
+            let broken = !matches!(own.stage, Stage::Unknown | Stage::Filling { broken: false });
+            (own.stage, own.heard) = (Stage::Filling { broken }, None);
             own.log.start(from);
         }
         own.log.refreshed_since(refreshed);
-        (own.begun, own.id, own.epoch) = (true, log, epoch);
-        own.prove(now);
+        (own.id, own.epoch) = (log, epoch);
+        let known = self
+            .partitions
+            .iter()
+            .all(|partition| partition.stage != Stage::Unknown);
         let (mut id, mut epoch) = (0, 0_u64);
         for partition in &self.partitions {
             // Turned, so that the same identity in each of them does not cancel itself out.
             id = u64::rotate_left(id, 1) ^ partition.id;
             epoch = epoch.wrapping_add(partition.epoch);
         }
-        if broken && id != self.id {
+        if id != self.id && known && self.id != 0 {
             self.former = Some(self.id);
         }
-        (self.id, self.epoch) = (id, epoch);
-        if broken {
-            self.fence(ResetReason::LogLost);
+        if known {
+            (self.id, self.epoch) = (id, epoch);
         }
-        broken
     }
 
-    /// A partition of a remote log has come to here, as of now.
-    pub fn advance(&mut self, now: Instant, partition: usize, at: u64) {
+    /// A partition of a remote log has come to here, as of now. `true`: whoever has read it must start afresh.
+    pub fn advance(&mut self, now: Instant, partition: usize, at: u64) -> bool {
         let Some(partition) = self.partitions.get_mut(partition) else {
-            return;
+            return false;
         };
-        if !partition.begun {
-            return;
-        }
+        let broken = match partition.stage {
+            Stage::Unknown => return false,
+            Stage::Filling { broken } => broken,
+            Stage::Live => false,
+        };
+        partition.stage = Stage::Live;
         partition.log.advance(at);
         partition.prove(now);
+        if broken {
+            // Which cursors can be resumed is said by epoch and floor.
+            self.turn_all(ResetReason::LogLost);
+        }
+        broken
     }
 
     /// `Refreshed` of a partition of a remote log were not recorded up to here.
@@ -303,7 +332,11 @@ impl Logs {
 
     /// Only what is read from now on proves that the log is current.
     pub fn doubt(&mut self) {
-        for partition in self.partitions.iter_mut().filter(|partition| partition.begun) {
+        for partition in self
+            .partitions
+            .iter_mut()
+            .filter(|partition| partition.stage == Stage::Live)
+        {
             partition.heard = None;
             // The answer on its way may have been read before now. The one after it was asked for later.
             partition.doubts = 1;
@@ -332,13 +365,19 @@ impl Logs {
         turns
     }
 
+    /// Whoever reads must start afresh.
+    fn turn_all(&mut self, reason: ResetReason) {
+        self.reason = Some(reason);
+        self.turn += 1;
+    }
+
     /// From here on, whoever has a position from before must start afresh.
     pub fn fence(&mut self, reason: ResetReason) {
+        self.turn_all(reason);
         self.fence = Some(Fence {
             reason,
             at: self.position().at,
         });
-        self.turn += 1;
         if self.own {
             self.epoch += u64::from(reason == ResetReason::LogLost);
             for partition in &mut self.partitions {
@@ -419,8 +458,10 @@ impl Logs {
             .all(|(partition, at)| partition.log.reaches_back_to(at, refreshed))
     }
 
-    /// Offers what matches, one partition after the other from `first` on, until `take` refuses; moves the position past what was taken
-    /// and what does not match. Answers the partition to begin with the next time, so that none waits for ever.
+    /// Offers what matches, one partition after the other from `first` on, until one has something or `take` refuses; moves the position past
+    /// what was taken and what does not match. Answers the partition to begin with the next time, so that none waits for ever.
+    ///
+    /// What is offered together is of one partition, because numbers of several may not be compared, and a message has one.
     pub fn read(
         &self,
         position: &mut Position,
@@ -444,7 +485,7 @@ impl Logs {
             let covered = self.partitions[index].log.read(from, filter, &mut looks, &mut take);
             position.at.set(index, covered.at);
             index = (index + 1) % count;
-            if covered.refused || looks == 0 {
+            if covered.found || looks == 0 {
                 break;
             }
         }
@@ -453,7 +494,7 @@ impl Logs {
 
     /// For readers from before the last fence.
     pub fn fenced(&self) -> Gap {
-        self.gap(self.fence.as_ref().map(|fence| fence.reason))
+        self.gap(self.reason)
     }
 
     fn gap(&self, reason: Option<ResetReason>) -> Gap {

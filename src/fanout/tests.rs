@@ -6,7 +6,9 @@ mod covering;
 mod leaving;
 mod opening;
 mod refreshed;
+mod remote;
 mod resets;
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;

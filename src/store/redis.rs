@@ -90,11 +90,14 @@ impl Redis {
     pub async fn run(self: Arc<Self>, cut: CancellationToken) {
         let partitions = 0..self.shared.partitions.len();
         let tails = partitions.map(|number| tail::follow(self.clone(), number));
-        let all = async {
-            // Before the first log is read, so that its watchers need not wait for a second look at it.
+        let tails = async {
+            // Before the first log is read, so that watchers need not wait for a second look at it.
             self.peers.register_first().await;
+            futures_util::future::join_all(tails).await
+        };
+        let all = async {
             tokio::join!(
-                futures_util::future::join_all(tails),
+                tails,
                 tending::tend(self.clone()),
                 tending::watch_link(self.clone()),
                 self.peers.clone().run(),

@@ -77,6 +77,19 @@ impl Linked {
         }
     }
 
+    /// Until calls are refused for a reason that names these, and what it is.
+    async fn refused_with(&self, partition: u16, parts: &[&str]) -> String {
+        let begin = std::time::Instant::now();
+        loop {
+            let reason = self.refused(partition).await;
+            if parts.iter().all(|part| reason.contains(part)) {
+                return reason;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(5), "{parts:?} not in: {reason}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     fn met(&self, condition: Condition) -> u64 {
         self.link.conditions().of(condition)
     }

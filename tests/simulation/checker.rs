@@ -4,6 +4,7 @@
 //! A promise is held against what is certain: a call that failed may have been done, an interval ends where it may have ended. So
 //! a run that passes proves nothing, and one that fails is wrong.
 
+mod alone;
 mod leases;
 mod values;
 mod waiting;
@@ -32,6 +33,7 @@ pub enum Promise {
     NoMissedWake,
     OwnerOnly,
     Watch,
+    Degraded,
 }
 
 /// A promise that was not kept.
@@ -71,7 +73,10 @@ pub fn check(run: &Run) -> Checked {
     waiting::waits_end_by_their_time(&seen)?;
     waiting::nobody_waits_for_nothing(&seen, &run.account)?;
     waiting::values_reach_those_who_wait(&seen, &run.account)?;
-    watching::watchers_see_every_invalidation(&seen)
+    watching::watchers_see_every_invalidation(&seen)?;
+    alone::numbers_stay_where_they_are(&seen)?;
+    alone::nothing_of_it_outlives_the_loss(&seen)?;
+    alone::one_rebuild_a_replica(&seen)
 }
 
 fn violation(promise: Promise, what: String) -> Violation {

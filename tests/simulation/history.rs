@@ -132,8 +132,17 @@ impl Drop for Pending {
 }
 
 impl Call {
-    /// The question, its end and its answer, if it was an acquire that was answered.
+    /// The question, its end and its answer, if it was an acquire that was answered from the store.
     pub fn acquired(&self) -> Option<(&Acquire, Moment, &Acquired)> {
+        self.answered().filter(|(_, _, acquired)| !acquired.degraded)
+    }
+
+    /// The same, if it was answered by a replica alone.
+    pub fn acquired_alone(&self) -> Option<(&Acquire, Moment, &Acquired)> {
+        self.answered().filter(|(_, _, acquired)| acquired.degraded)
+    }
+
+    fn answered(&self) -> Option<(&Acquire, Moment, &Acquired)> {
         match (&self.asked, &self.ended) {
             (Asked::Acquire(asked), Some((moment, Ended::Acquired(acquired)))) => Some((asked, *moment, acquired)),
             _ => None,
@@ -168,13 +177,15 @@ impl Call {
         }
     }
 
-    /// The report and the version that it was accepted with.
+    /// The report and the version that it was accepted with, by the store.
     pub fn accepted(&self) -> Option<(&ReportValue, Moment, Seq)> {
         match (&self.asked, &self.ended) {
-            (Asked::Report(report), Some((moment, Ended::Reported(reported)))) => match reported.answer {
-                ReportAnswer::Accepted { version, .. } => Some((report, *moment, version)),
-                ReportAnswer::Rejected(_) => None,
-            },
+            (Asked::Report(report), Some((moment, Ended::Reported(reported)))) if !reported.degraded => {
+                match reported.answer {
+                    ReportAnswer::Accepted { version, .. } => Some((report, *moment, version)),
+                    ReportAnswer::Rejected(_) => None,
+                }
+            }
             _ => None,
         }
     }

@@ -168,7 +168,7 @@ pub fn only_the_owner_renews(seen: &Seen<'_>) -> Checked {
         let (Asked::Renew(renew), Some((_, Ended::Renewed(renewed)))) = (&call.asked, &call.ended) else {
             continue;
         };
-        if renewed.lost.is_some() {
+        if renewed.lost.is_some() || renew.lease.is_degraded() {
             continue;
         }
         if let Some(why) = why_not(seen, call, &renew.key, renew.lease) {

@@ -51,7 +51,12 @@ impl fmt::Display for Trouble {
 /// The error without the library's own names.
 pub(super) fn plain(error: &RedisError) -> String {
     match (error.kind(), error.code(), error.detail()) {
-        (ErrorKind::Server(_) | ErrorKind::Extension, Some(code), Some(detail)) => format!("{code} {detail}"),
+        (_, Some("NOAUTH"), _) => "NOAUTH: it wants a password".to_owned(),
+        (ErrorKind::Server(_) | ErrorKind::Extension, Some(code), Some(detail)) => {
+            // "ERR unknown command 'X', with args beginning with: …": the arguments are ours.
+            let detail = detail.split(", with args beginning").next().unwrap_or_default();
+            format!("{code} {}", detail.trim_end_matches([' ', '.']))
+        }
         (ErrorKind::Server(_) | ErrorKind::Extension, Some(code), None) => code.to_owned(),
         (ErrorKind::Parse, ..) => "what answers there does not speak Redis' protocol".to_owned(),
         (ErrorKind::Io, ..) if error.is_timeout() => "it does not answer in time".to_owned(),
@@ -69,7 +74,7 @@ fn remedy(error: &RedisError, condition: Condition, secured: bool) -> Option<&'s
     if error.is_connection_refusal() {
         return Some("is Redis running there?");
     }
-    if detail.contains("HELLO must be called") || error.code() == Some("NOAUTH") {
+    if error.code() == Some("NOAUTH") {
         return Some("give the password by --store-password-file or DROVER_STORE_PASSWORD");
     }
     if text.contains("UnknownIssuer") || text.contains("BadSignature") {
@@ -96,8 +101,14 @@ fn remedy(error: &RedisError, condition: Condition, secured: bool) -> Option<&'s
     if detail.contains("SELECT is not allowed in cluster mode") {
         return Some("it is a node of a Cluster; write redis+cluster:// and no database");
     }
+    if detail.contains("DB index is out of range") {
+        return Some("the number after the / of the URL has to be below the server's setting \"databases\"");
+    }
     if error.code() == Some("MOVED") {
         return Some("it is a node of a Cluster; write redis+cluster://");
+    }
+    if secured && error.is_timeout() {
+        return Some("if it does not speak TLS, write redis instead of rediss");
     }
     match condition {
         Condition::Forbidden if error.code() == Some("WRONGPASS") => {
