@@ -30,7 +30,7 @@ async fn describe(drover: &Drover, key: &str) -> DescribeKeyResponse {
 
 #[tokio::test]
 async fn a_key_is_described_without_its_bytes_and_its_lease_s_secret() {
-    let drover = Drover::start().await;
+    let drover = Drover::start().await.at_one_replica().await;
     assert_eq!(
         describe(&drover, "item").await,
         DescribeKeyResponse::default(),
@@ -143,6 +143,8 @@ async fn namespaces_are_listed_with_counts_and_a_policy_that_a_file_could_have()
         namespaces: [("configured".to_owned(), Arc::new(special))].into(),
         ..PolicySet::default()
     })
+    .await
+    .at_one_replica()
     .await;
     let rebuild = drover.granted(ask("item")).await;
     let waiting = drover

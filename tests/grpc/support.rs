@@ -85,6 +85,12 @@ impl Drover {
         }
     }
 
+    /// The same, with all calls to one replica: for what is counted or bounded a replica.
+    pub async fn at_one_replica(mut self) -> Drover {
+        self.calls = calls(std::iter::once(&self.running)).await;
+        self
+    }
+
     fn replicas(&self) -> impl Iterator<Item = &Running> {
         std::iter::once(&self.running).chain(&self.others)
     }
