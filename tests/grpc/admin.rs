@@ -66,7 +66,7 @@ async fn a_key_is_described_without_its_bytes_and_its_lease_s_secret() {
     );
     waiting.abort();
     drover.accept(ended("item", &rebuild, failed("down"))).await;
-    until(|| drover.running.parked() == 0).await;
+    until(|| drover.parked() == 0).await;
     let known = describe(&drover, "item").await;
     assert_eq!(
         (known.backoff.expect("a pause").message.as_str(), known.lease),

@@ -80,7 +80,7 @@ async fn who_cancels_leaves_alone() {
     let leaving = drover.park(wait("item")).await;
     let staying = drover.park(wait("item")).await;
     leaving.abort();
-    until(|| drover.running.parked() == 1).await;
+    until(|| drover.parked() == 1).await;
     drover.accept(report("item", &rebuild, "value")).await;
     assert_eq!(text(&hit(got(staying).await)), "value");
     let metrics = drover.metrics().await;
@@ -137,6 +137,6 @@ async fn a_call_whose_time_is_over_already_is_answered_all_the_same_or_cancelled
             "{status:?}"
         ),
     }
-    until(|| drover.running.parked() == 0).await;
+    until(|| drover.parked() == 0).await;
     drover.end().await;
 }

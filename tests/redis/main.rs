@@ -9,6 +9,7 @@ mod conformance;
 mod fleet;
 mod link;
 mod losses;
+mod process;
 #[path = "../support/redis.rs"]
 mod support;
 mod trips;
