@@ -35,7 +35,7 @@ pub use messages::{Ask, Blob};
 /// The largest answer that can be asked for: above every message that drover's transport lets through.
 const LARGEST: usize = 5 << 20;
 /// Messages that a subscriber may lag behind.
-const BACKLOG: usize = 1024;
+const BACKLOG: usize = 1 << 16;
 
 const ECHO: &str = "/drover.bench.Bare/Echo";
 const PUBLISH: &str = "/drover.bench.Bare/Publish";

@@ -6,7 +6,7 @@
 //! *Why throughput and not CPU a call*: with a store elsewhere a call is mostly waiting, and what the callers see is what counts.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -27,6 +27,7 @@ use super::side::Side;
 use super::stats::Pair;
 use super::unit::Unit;
 use super::wire::{Coordinator, Exchange};
+use crate::proto::watch_response::Event;
 
 /// Of the bare service's calls a second.
 const CALLS: Target = Target::RatioAtLeast(0.8);
@@ -97,10 +98,10 @@ async fn one_setting(
     let lesson = lesson::record(bench, &redis, &drover).await?;
     let bare = Side::bares(setting.replicas, bench.workers).await?;
     lesson::teach(&bare, &lesson).await?;
-    let mut watching = JoinSet::new();
+    let mut watching = None;
     if setting.watched {
         lesson::record_refreshed(&redis, &lesson).await?;
-        watch(bench, &drover, &bare, &mut watching).await?;
+        watching = Some(Watching::open(bench, &drover, &bare).await?);
     }
     let lane = Lane::open(bench, &drover).await?;
     let keys = Keys::Distinct('h', Arc::new(AtomicU64::new(0)));
@@ -112,8 +113,8 @@ async fn one_setting(
         drover: trips_a_call(bench, &redis, &lane, &work).await?,
         bare: Some(trips_a_call(bench, &redis, &beside, &replays).await?),
     };
-    if let Some(ended) = watching.try_join_next() {
-        ended.context("a watcher failed")??;
+    if let Some(watching) = watching {
+        watching.check()?;
     }
     Ok((figures(setting.name, &runs, trips)?, sizes))
 }
@@ -150,29 +151,51 @@ async fn trips_a_call(bench: &Bench, redis: &Redis, lane: &Lane<'_>, work: &Work
 }
 
 /// A watcher at each replica of both, who hears of every report.
-async fn watch(
-    bench: &Bench,
-    drover: &Side,
-    bare: &Side,
-    watching: &mut JoinSet<anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    for channel in drover.connect(drover.replicas_count()).await? {
-        let request = tokio_stream::once(bench.caller.watch_refreshed());
-        let stream = Coordinator::new(channel).watch(request).await.map_err(explained)?;
-        let mut stream = stream.into_inner();
-        watching.spawn(async move {
-            while stream.message().await.map_err(explained)?.is_some() {}
-            bail!("the server ended a watcher's stream")
-        });
+struct Watching {
+    tasks: JoinSet<anyhow::Result<()>>,
+    /// What those of drover and those of the bare service have heard.
+    heard: [Arc<AtomicU64>; 2],
+}
+
+impl Watching {
+    async fn open(bench: &Bench, drover: &Side, bare: &Side) -> anyhow::Result<Self> {
+        let (mut tasks, heard) = (JoinSet::new(), <[Arc<AtomicU64>; 2]>::default());
+        for channel in drover.connect(drover.replicas_count()).await? {
+            let request = tokio_stream::once(bench.caller.watch_refreshed());
+            let stream = Coordinator::new(channel).watch(request).await.map_err(explained)?;
+            let (mut stream, heard) = (stream.into_inner(), Arc::clone(&heard[0]));
+            tasks.spawn(async move {
+                while let Some(message) = stream.message().await.map_err(explained)? {
+                    let refreshed = matches!(message.event, Some(Event::Refreshed(_)));
+                    heard.fetch_add(u64::from(refreshed), Ordering::Relaxed);
+                }
+                bail!("the server ended a watcher's stream")
+            });
+        }
+        for channel in bare.connect(bare.replicas_count()).await? {
+            let mut stream = bare::Client::new(channel).subscribe().await.map_err(explained)?;
+            let heard = Arc::clone(&heard[1]);
+            tasks.spawn(async move {
+                while stream.message().await.map_err(explained)?.is_some() {
+                    heard.fetch_add(1, Ordering::Relaxed);
+                }
+                bail!("the bare server ended a subscriber's stream")
+            });
+        }
+        Ok(Self { tasks, heard })
     }
-    for channel in bare.connect(bare.replicas_count()).await? {
-        let mut stream = bare::Client::new(channel).subscribe().await.map_err(explained)?;
-        watching.spawn(async move {
-            while stream.message().await.map_err(explained)?.is_some() {}
-            bail!("the bare server ended a subscriber's stream")
-        });
+
+    /// That they still watch, and that there was something to hear.
+    fn check(mut self) -> anyhow::Result<()> {
+        if let Some(ended) = self.tasks.try_join_next() {
+            ended.context("a watcher failed")??;
+        }
+        let [drover, bare] = self.heard.map(|heard| heard.load(Ordering::Relaxed));
+        if drover == 0 || bare == 0 {
+            bail!("reports were not told to watchers: {drover} by drover, {bare} by the bare service");
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Case (i).
