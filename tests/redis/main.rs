@@ -11,4 +11,5 @@ mod losses;
 #[path = "../support/redis.rs"]
 mod support;
 mod trips;
+mod watching;
 mod world;
