@@ -61,6 +61,9 @@ pub fn check(run: &Run) -> Checked {
     if let Some(what) = run.records.stuck.first() {
         return Err(violation(Promise::NoStuckKey, what.clone()));
     }
+    alone::numbers_stay_where_they_are(&seen)?;
+    alone::nothing_of_it_outlives_the_loss(&seen)?;
+    alone::one_rebuild_a_replica(&seen)?;
     leases::tokens_grow(&seen)?;
     leases::holds_do_not_overlap(&seen)?;
     leases::only_the_owner_renews(&seen)?;
@@ -73,10 +76,7 @@ pub fn check(run: &Run) -> Checked {
     waiting::waits_end_by_their_time(&seen)?;
     waiting::nobody_waits_for_nothing(&seen, &run.account)?;
     waiting::values_reach_those_who_wait(&seen, &run.account)?;
-    watching::watchers_see_every_invalidation(&seen)?;
-    alone::numbers_stay_where_they_are(&seen)?;
-    alone::nothing_of_it_outlives_the_loss(&seen)?;
-    alone::one_rebuild_a_replica(&seen)
+    watching::watchers_see_every_invalidation(&seen)
 }
 
 fn violation(promise: Promise, what: String) -> Violation {
