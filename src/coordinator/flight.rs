@@ -22,7 +22,7 @@ use crate::store::{StoreError, Want};
 /// While callers are parked, their key is loaded at least this often.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// A load that fails for the second time in a row is no accident.
+/// A store that does not answer for the second time in a row is lost, whatever its feed says.
 const IN_A_ROW: u32 = 2;
 
 /// What the task of a flight knows from one look to the next.
@@ -73,7 +73,8 @@ impl Coordinator {
                 care.failures += 1;
                 flight.saw_nothing();
                 tracing::debug!(key = ?flight.key, %error, "could not look after parked callers; trying again");
-                if care.failures >= IN_A_ROW && self.is_loss(&flight.key, &error) {
+                let in_a_row = care.failures >= IN_A_ROW || matches!(error, StoreError::Full(_));
+                if in_a_row && self.is_loss(&flight.key, &error) {
                     self.dismiss(flight, &Farewell::Lost(error));
                 }
                 Instant::now() + RETRY_SOON
