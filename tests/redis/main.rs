@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod acts;
+mod bench;
 mod conformance;
 mod fleet;
 mod link;
@@ -12,4 +13,5 @@ mod process;
 #[path = "../support/redis.rs"]
 mod support;
 mod trips;
+mod watching;
 mod world;
