@@ -210,7 +210,8 @@ pub fn only_the_owner_renews(seen: &Seen<'_>, found: &mut Found) {
         let (Asked::Renew { key, lease }, End::Renewed(_)) = (&op.asked, &op.end) else {
             continue;
         };
-        if op.degraded {
+        // A replica alone answers for its own leases.
+        if op.degraded || lease.is_degraded() {
             continue;
         }
         if let Some(why) = why_not(seen, op, *key, *lease, &[]) {

@@ -13,14 +13,6 @@ pub struct Moment {
     pub at: u64,
 }
 
-impl Moment {
-    /// After everything.
-    pub const NEVER: Moment = Moment {
-        place: u64::MAX,
-        at: u64::MAX,
-    };
-}
-
 /// What an invalidation is about. Keys and tags are numbered over all namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {

@@ -170,14 +170,10 @@ fn only_what_was_done_is_told(seen: &Seen<'_>, watcher: &Watcher, found: &mut Fo
                     .filter(|op| op.may_have_been_done() && op.invoked.place < told.moment.place)
                     .any(|op| op.report().is_some_and(|report| report.lease.token.0 == *version))
             }
-            // Whoever was granted it may not have heard of it yet, or never.
-            What::Revoked { key, lease } => {
-                let known = seen.leases.get(&(*key, *lease)).is_some_and(|of| !of.grants.is_empty());
-                let acquires = seen.keys[*key as usize].acquires.iter().map(|index| &seen.ops[*index]);
-                !known
-                    && !acquires
-                        .filter(|op| op.is_unknown())
-                        .any(|op| op.invoked.place < told.moment.place)
+            // Whoever was granted it may never hear of it: its call failed, or somebody's invalidation was faster.
+            What::Revoked { key, .. } => {
+                let mut acquires = seen.keys[*key as usize].acquires.iter().map(|index| &seen.ops[*index]);
+                !acquires.any(|op| op.invoked.place < told.moment.place)
             }
             _ => false,
         };

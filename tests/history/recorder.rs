@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::checker::model::{Asked, Kind, Lapse, Moment, Op};
+use crate::checker::model::{Kind, Lapse, Moment, Op};
 
 /// An unknown call is done, if at all, so long after its caller gave up or what had held it up was over, in microseconds.
 const LINGERS: u64 = 3_000_000;
@@ -93,10 +93,6 @@ pub fn arrange(mut ops: Vec<Op>, lapses: &[Lapse]) -> Vec<Op> {
             at,
         });
         op.until = lasts.unwrap_or(op.ended);
-        // The answer to a renewal does not tell, but the lease does.
-        if let Asked::Renew { lease, .. } = &op.asked {
-            op.degraded |= lease.is_degraded();
-        }
     }
     ops
 }

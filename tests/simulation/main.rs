@@ -20,6 +20,9 @@ mod checker;
 mod client;
 mod history;
 mod plan;
+#[path = "../checker/mod.rs"]
+mod shared;
+mod told;
 mod truth;
 mod world;
 

@@ -57,7 +57,6 @@ use std::time::Duration;
 use ::redis::RedisError;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -69,7 +68,7 @@ use access::{Access, Place};
 use gate::State;
 use primary::Primary;
 use scout::Scout;
-use seats::Seats;
+use seats::{Gone, Seats};
 use trouble::Trouble;
 
 pub use access::BadStore;
@@ -153,9 +152,7 @@ impl Link {
     /// again, and whoever knows the primary is asked for it. Calls wait for that meanwhile.
     pub fn distrust(&self, partition: u16) {
         let primary = self.seats.of(partition);
-        if primary.gate.is_up() {
-            self.seats.turn(&primary, State::Mending(Instant::now()));
-        }
+        self.seats.doubt(&primary);
         primary.wake.notify_one();
         self.search.notify_one();
     }
@@ -227,9 +224,8 @@ impl Link {
 
     /// No connection is left: calls wait a moment for the next.
     fn lost(&self, primary: &Primary) {
-        if primary.gate.is_up() {
+        if self.seats.doubt(primary) {
             self.conditions.count(Condition::Broken);
-            self.seats.turn(primary, State::Mending(Instant::now()));
             primary.wake.notify_one();
             self.search.notify_one();
         }
@@ -283,15 +279,19 @@ impl Link {
 
     /// A partition is there now; whether that is new.
     fn seat(&self, partition: u16, address: Address) -> bool {
-        let primary = self.primary_at(Place::Tcp(address));
-        let Some(before) = self.seats.settle(partition, primary) else {
-            return false;
+        let place = Place::Tcp(address);
+        let (primary, before) = loop {
+            let primary = self.primary_at(place.clone());
+            match self.seats.settle(partition, &primary) {
+                Ok(before) => break (primary, before),
+                // It was let go a moment ago.
+                Err(Gone) => self.forget(&primary),
+            }
         };
-        // Who waits where nobody is must look again; not before everybody who waits there has somewhere to look.
-        if before.place.is_none() && self.seats.held_by(&before).is_empty() {
+        if before.place.is_none() {
             self.retire(&before);
         }
-        true
+        !Arc::ptr_eq(&before, &primary)
     }
 
     /// A partition is nowhere.
@@ -299,7 +299,7 @@ impl Link {
         let mut primary = self.seats.of(partition);
         if primary.place.is_some() {
             primary = Arc::new(Primary::nowhere());
-            self.seats.settle(partition, primary.clone());
+            let _ = self.seats.settle(partition, &primary);
         }
         self.conditions.count(why.condition);
         self.open(&primary, why);
@@ -316,12 +316,17 @@ impl Link {
         }
     }
 
-    /// Another has its place: whoever waits there looks again. Not for one that has a seat.
+    /// Others have its places: whoever waits there looks again. Not while it has one.
     fn retire(&self, primary: &Primary) {
+        if self.seats.retire(primary) {
+            self.forget(primary);
+            primary.hang_up();
+        }
+    }
+
+    fn forget(&self, primary: &Primary) {
         self.primaries
             .lock()
             .retain(|known| !std::ptr::eq(Arc::as_ptr(known), primary));
-        self.seats.turn(primary, State::Gone);
-        primary.hang_up();
     }
 }

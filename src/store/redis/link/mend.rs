@@ -94,7 +94,7 @@ impl Mender<'_> {
     async fn attempt(&self) -> Result<(), Trouble> {
         let mut all = pin!(join_all((0..self.primary.lines.len()).map(|line| self.line(line))));
         let all = match self.primary.gate.state() {
-            State::Mending(since) => match timeout_at(since + GRACE, &mut all).await {
+            State::Mending(since) => match timeout_at((since + GRACE).max(Instant::now() + PAUSES.0), &mut all).await {
                 Ok(all) => all,
                 Err(_) => {
                     let text = format!("{}: no answer for {} ms", self.place, GRACE.as_millis());
@@ -120,7 +120,11 @@ impl Mender<'_> {
                 self.link.open(self.primary, trouble);
                 sleep(pause).await;
             }
-            State::Up | State::Gone => sleep(pause).await,
+            State::Up | State::Gone => {
+                // The others may be lost meanwhile. Not at once: a server that ends each connection would keep us busy.
+                sleep(PAUSES.0).await;
+                let _ = timeout_at(next, self.primary.wake.notified()).await;
+            }
         }
     }
 

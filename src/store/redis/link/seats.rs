@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::gate::State;
 use super::primary::Primary;
@@ -45,6 +46,10 @@ impl States {
     }
 }
 
+/// A server that was closed down does not come back; one that listens at the same place is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone;
+
 /// The servers by partition.
 #[derive(Debug)]
 pub(super) struct Seats {
@@ -75,13 +80,27 @@ impl Seats {
         numbers.map(|(number, _)| number).collect()
     }
 
-    /// Gives a partition to a server. Who had it, if it was another.
-    pub fn settle(&self, partition: u16, primary: Arc<Primary>) -> Option<Arc<Primary>> {
+    /// Gives a partition to a server, unless that is gone; answers who had it before.
+    pub fn settle(&self, partition: u16, primary: &Arc<Primary>) -> Result<Arc<Primary>, Gone> {
         let _one_at_a_time = self.turning.lock();
+        if primary.gate.state() == State::Gone {
+            return Err(Gone);
+        }
         let before = self.seats[usize::from(partition)].swap(primary.clone());
-        let changed = !Arc::ptr_eq(&before, &primary);
         self.tell();
-        changed.then_some(before)
+        Ok(before)
+    }
+
+    /// Closes a server down, unless it has a partition.
+    pub fn retire(&self, primary: &Primary) -> bool {
+        let _one_at_a_time = self.turning.lock();
+        self.held_by(primary).is_empty() && primary.gate.turn(State::Gone)
+    }
+
+    /// The connections of a server that is up are lost, or not to be trusted: calls wait a moment. False where it was not up.
+    pub fn doubt(&self, primary: &Primary) -> bool {
+        let _one_at_a_time = self.turning.lock();
+        primary.gate.is_up() && primary.gate.turn(State::Mending(Instant::now()))
     }
 
     /// Turns a server's gate; false where it was so before.
