@@ -91,7 +91,7 @@ async fn degraded_answers_are_marked_and_have_no_numbers() {
     let lease = alone.lease.clone().expect("a lease");
     assert_eq!(lease.fencing_token, 0);
     assert!(lease.lease_id.starts_with('d') && lease.lease_id.len() <= 128);
-    let planned = alone.planned_expiry.clone().and_then(|life| life.fresh_for);
+    let planned = alone.planned_expiry.and_then(|life| life.fresh_for);
     assert!(planned.is_some_and(|fresh| fresh.seconds <= 5));
 
     let reported = client
@@ -145,13 +145,13 @@ async fn degraded_answers_are_marked_and_have_no_numbers() {
 async fn with_refuse_a_lost_store_is_an_error_at_once_also_for_those_who_are_parked() {
     let (running, mut client, store) = losable(StoreDown::Refuse).await;
     let held = granted(client.acquire_rebuild(ask("a", 0)).await.expect("up").into_inner());
-    let parked = tokio::spawn({
-        let mut client = client.clone();
-        async move { client.acquire_rebuild(ask("b", 10)).await }
-    });
-    until(|| running.parked() == 1).await;
-    store.go_down();
-    is_unavailable(&parked.await.expect("no panic").expect_err("lost"));
+    let mut other = client.clone();
+    let loses = async {
+        until(|| running.parked() == 1).await;
+        store.go_down();
+    };
+    let (parked, ()) = tokio::join!(other.acquire_rebuild(ask("b", 10)), loses);
+    is_unavailable(&parked.expect_err("lost"));
     is_unavailable(&client.acquire_rebuild(ask("c", 10)).await.expect_err("lost"));
     store.come_up();
     let reported = client
