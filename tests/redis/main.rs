@@ -6,6 +6,7 @@
 mod acts;
 mod bench;
 mod conformance;
+mod degraded;
 mod fleet;
 mod link;
 mod losses;

@@ -22,8 +22,8 @@ use crate::truth::{Done, Tap};
 /// When the store's time begins, in every run.
 pub const START: StoreTime = StoreTime(1_800_000_000_000_000);
 
-/// After a loss, the first grants come within so much: a random second, and the pace for a few keys.
-pub const REENTRY: Duration = Duration::from_millis(1_300);
+/// After a loss, the first grants come within so much: a random half of a second, and the pace for a few keys.
+pub const REENTRY: Duration = Duration::from_millis(800);
 
 /// What is wrong with the service on purpose, to see whether the checker notices.
 pub struct Sabotage {
