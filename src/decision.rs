@@ -52,7 +52,7 @@ pub use entry::{
     Cause, Content, Draft, Drafted, Entry, HAND_OVER, Labels, Lease, Mark, Number, REMEMBER_REPORT, Reported, Stage,
     Stamp, Stored, Trouble, Value,
 };
-pub use generation::{Generation, Generations, Verdict};
+pub use generation::{Generation, Generations, SOFT_KEPT, Verdict};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};
 pub use lifetime::{Expiry, Lifetimes, Planned, smooth};

@@ -305,7 +305,8 @@ impl Coordinator {
     fn regain(&self, partition: u16) {
         let draw = self.dice.draw();
         let alone = self.losses.change(partition, |loss| {
-            if std::mem::take(&mut loss.lost) {
+            // Decisions made alone show a loss too: one that was told before this coordinator listened.
+            if std::mem::take(&mut loss.lost) || loss.alone.is_some() {
                 loss.reentry = Some(Pace {
                     since: Instant::now(),
                     rule: Reentry::new(draw),

@@ -3,6 +3,7 @@
 mod barrier;
 mod coalescing;
 mod covering;
+mod fleet;
 mod leaving;
 mod opening;
 mod refreshed;

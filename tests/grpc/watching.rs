@@ -367,7 +367,7 @@ async fn messages_in_a_wrong_order_end_the_stream_and_say_why() {
 async fn a_drain_is_told_before_the_stream_ends() {
     let drover = Drover::start().await;
     let mut watcher = Watcher::live(&drover, subscribe()).await;
-    drover.running.drain().await;
+    drover.drain().await;
     loop {
         match watcher.next().await {
             Event::Progress(progress) if progress.draining => break,

@@ -4,10 +4,12 @@
 #![allow(clippy::disallowed_methods)]
 
 mod acts;
+mod bench;
 mod conformance;
 mod fleet;
 mod link;
 mod losses;
+mod process;
 #[path = "../support/redis.rs"]
 mod support;
 mod trips;

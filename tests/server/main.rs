@@ -1,5 +1,6 @@
 //! A server over real connections: one behaviour a file.
 
+mod degraded;
 mod drain;
 mod health;
 mod pages;

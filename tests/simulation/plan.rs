@@ -26,8 +26,8 @@ pub struct Plan {
     pub faults: Faults,
     /// The store costs trips, and replicas remember what they saw, so badly.
     pub far: Option<Forgetful>,
-    /// The store goes away and comes back, as seen from a replica.
-    pub downs: bool,
+    /// The store goes away and comes back, as seen from a replica: the chance of it at each disruption.
+    pub downs: f64,
     /// Time jumps: everybody was stopped for a while.
     pub jumps: bool,
     /// A replica leaves early.
@@ -62,7 +62,7 @@ impl Plan {
             policy: policy(&mut rng),
             faults: Faults::default(),
             far: far(&mut rng),
-            downs: false,
+            downs: 0.0,
             jumps: rng.random_bool(0.2),
             drain: rng.random_bool(0.2),
         };
@@ -72,7 +72,7 @@ impl Plan {
             (plan.faults.before, plan.faults.after) = (late, late);
         }
         if kind == 4 {
-            plan.downs = true;
+            plan.downs = 0.9;
             return plan;
         }
         if kind > 1 {
@@ -82,7 +82,7 @@ impl Plan {
         if kind > 2 {
             plan.faults.unavailable = one_of(&mut rng, &[0.0, 0.05, 0.15]);
             plan.faults.unknown = one_of(&mut rng, &[0.0, 0.05, 0.15]);
-            plan.downs = rng.random_bool(0.5);
+            plan.downs = one_of(&mut rng, &[0.0, 0.4]);
         }
         plan
     }
@@ -109,7 +109,7 @@ impl Plan {
 
     /// Whether store calls may fail.
     pub fn fails(&self) -> bool {
-        self.downs || self.calls_fail()
+        self.downs > 0.0 || self.calls_fail()
     }
 
     /// Whether single calls may fail while the store is there.

@@ -33,6 +33,8 @@ pub struct Sabotage {
     pub release_by_name: bool,
     /// On top of the plan's, and not told to the checker.
     pub faults: fn(&mut Faults),
+    /// No replica is told that its store is there again.
+    pub never_regained: bool,
 }
 
 impl Sabotage {
@@ -41,6 +43,7 @@ impl Sabotage {
             store: |store| store,
             release_by_name: false,
             faults: |_| (),
+            never_regained: false,
         }
     }
 }
@@ -55,6 +58,7 @@ pub struct World {
     pub replicas: Vec<Replica>,
     pub history: Arc<History>,
     pub release_by_name: bool,
+    never_regained: bool,
     tap: Arc<Tap>,
 }
 
@@ -142,6 +146,7 @@ impl World {
             replicas: (0..plan.replicas).map(replica).collect(),
             history: Arc::default(),
             release_by_name: sabotage.release_by_name,
+            never_regained: sabotage.never_regained,
             plan,
             tap,
         })
@@ -205,8 +210,8 @@ impl World {
                 }
                 tokio::time::advance(length).await;
             }
-            if self.plan.downs && rng.random_bool(0.4) {
-                let length = one_of(&mut rng, &[40, 900, 6_500]);
+            if rng.random_bool(self.plan.downs) {
+                let length = one_of(&mut rng, &[40, 900, 900, 6_500]);
                 let replicas = if rng.random_bool(0.3) {
                     0..self.replicas.len()
                 } else {
@@ -235,6 +240,9 @@ impl World {
         for replica in replicas {
             let faulty = &self.replicas[replica].faulty;
             faulty.come_up();
+            if self.never_regained {
+                faulty.feed().lost(0);
+            }
             if log_lost {
                 faulty.lose_log(ResetReason::DegradedEnded);
             }

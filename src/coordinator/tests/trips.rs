@@ -253,6 +253,28 @@ async fn a_refusal_is_never_given_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_another_replica_granted_is_renewed_and_reported_here() {
+    let memory = Memory::new(Limits::default());
+    let (here, there) = (
+        Far::over(memory.clone(), Policy::default()),
+        Far::over(memory, Policy::default()),
+    );
+    let lease = here.granted().await;
+    assert_eq!(there.replica.renew(lease, seconds(5)).await.lost, None);
+    assert_eq!(there.remote.trips(), [Load, Commit]);
+    // Here an older state of it is remembered.
+    assert_eq!(here.replica.renew(lease, seconds(8)).await.lost, None);
+    assert_eq!(here.remote.trips(), [Commit, Commit]);
+    assert!(accepted(&there.replica.report(lease, value()).await));
+    assert_eq!(there.remote.trips(), [Commit, Commit]);
+    assert!(
+        accepted(&here.replica.report(lease, value()).await),
+        "the same report again"
+    );
+    assert_eq!(here.remote.trips(), [Commit]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_lease_counts_from_when_the_store_was_asked() {
     let far = Far::new();
     far.faulty.script(Commit, Fault::AnswerLate(seconds(3)));

@@ -43,11 +43,6 @@ impl Source {
         self.number
     }
 
-    /// The number of the next one.
-    pub fn next_number(&self) -> u64 {
-        self.number + 1
-    }
-
     pub fn commit(&mut self, partition: u16, event: Event) -> Place {
         self.number += 1;
         let part = &mut self.parts[usize::from(partition)];
@@ -139,7 +134,7 @@ impl Replica {
     /// Begins a partition and reads what there is after `from`.
     pub fn begin(&mut self, source: &Source, partition: u16, from: u64) {
         let part = &source.parts[usize::from(partition)];
-        self.feed.begin(partition, LOG, part.epoch, from, from);
+        self.feed.begin(partition, LOG, part.epoch, from, part.trimmed);
         let records = part.records.iter().filter(|record| record.place.at > from);
         self.feed.take_in(records.cloned().collect());
         self.feed.advance(partition, part.head);
@@ -147,6 +142,19 @@ impl Replica {
             epoch: part.epoch,
             position: part.head,
         });
+    }
+
+    /// Begins a partition again, so many positions back from where it was, if that can still be read.
+    pub fn again(&mut self, source: &Source, partition: u16, back: u64) {
+        let part = &source.parts[usize::from(partition)];
+        let was = self.at[usize::from(partition)].filter(|at| at.epoch == part.epoch);
+        let from = was.map_or(part.trimmed, |at| at.position.saturating_sub(back).max(part.trimmed));
+        self.begin(source, partition, from);
+    }
+
+    /// The store records what this replica wants.
+    pub fn records(&self) {
+        (0..self.at.len() as u16).for_each(|partition| self.feed.records(partition, 0));
     }
 
     /// Reads everything.

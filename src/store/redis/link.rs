@@ -50,8 +50,8 @@ mod tests;
 mod trouble;
 mod wire;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::redis::RedisError;
@@ -64,6 +64,7 @@ use tokio_util::task::TaskTracker;
 use super::condition::{Condition, Conditions};
 use super::keys::{CLUSTER_PARTITIONS, Keys};
 use crate::config::{Address, RedisSettings, Topology};
+use crate::metrics::{CallTimes, Metrics, Shared};
 use access::{Access, Place};
 use gate::State;
 use primary::Primary;
@@ -94,6 +95,7 @@ pub struct Link {
     search: Notify,
     conditions: Conditions,
     told_of_evictions: AtomicBool,
+    times: OnceLock<CallTimes>,
 }
 
 impl Link {
@@ -128,6 +130,7 @@ impl Link {
             search: Notify::new(),
             conditions: Conditions::default(),
             told_of_evictions: AtomicBool::new(false),
+            times: OnceLock::new(),
         }))
     }
 
@@ -163,6 +166,23 @@ impl Link {
             0 => None,
             count => Some(count),
         }
+    }
+
+    /// Tells its figures from now on.
+    pub fn told_to(self: &Arc<Self>, metrics: &Metrics) {
+        let _ = self.times.set(metrics.call_times());
+        let link = Arc::downgrade(self);
+        metrics.observe_shared(move || {
+            let counts = |link: Arc<Link>| Shared {
+                down: link.seats.states().borrow().down() as u64,
+                conditions: link
+                    .conditions
+                    .each()
+                    .map(|(one, count)| (one.as_str(), count))
+                    .collect(),
+            };
+            link.upgrade().map(counts).unwrap_or_default()
+        });
     }
 
     /// What was met, counted.

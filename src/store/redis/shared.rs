@@ -26,8 +26,6 @@ const TRIES: usize = 4;
 const AT_ONCE: usize = 64;
 /// How many generations a partition keeps; beyond, the oldest are forgotten and the floor rises to them.
 pub const MAX_GENERATIONS: usize = 100_000;
-/// How many soft invalidations of one tag are kept apart.
-const SOFT_KEPT: usize = 16;
 /// A generation is kept so long, µs: longer than anything it covers, which lives 30 days and is stale for 30 more.
 const KEEP_GENERATION: u64 = 62 * 24 * 3_600 * 1_000_000;
 /// The log holds at least so many records, unless they are older than five minutes.
@@ -458,7 +456,7 @@ pub fn invalidate_args(covered: &Covered<'_>, above: Seq, number: Option<Seq>) -
         text(above.0),
         number.map(|number| text(number.0)).unwrap_or_default(),
         text(MAX_GENERATIONS as u64),
-        text(SOFT_KEPT as u64),
+        text(decision::SOFT_KEPT as u64),
         text(KEEP_GENERATION),
         covered.event.to_vec(),
         text(LOG as u64),

@@ -172,6 +172,18 @@ fn what_no_server_said_is_a_broken_connection_or_a_time_limit() {
 }
 
 #[test]
+fn the_readme_explains_every_condition() {
+    let readme = include_str!("../../../../README.md");
+    for condition in Condition::ALL {
+        let name = format!("`{}`", condition.as_str());
+        let row = readme
+            .lines()
+            .any(|line| line.starts_with("| `") && line.contains(&name));
+        assert!(row, "{name}");
+    }
+}
+
+#[test]
 fn names_are_all_different_and_each_is_counted_apart() {
     let names: std::collections::BTreeSet<_> = Condition::ALL.iter().map(|one| one.as_str()).collect();
     assert_eq!(names.len(), Condition::ALL.len());

@@ -46,6 +46,22 @@ impl Link {
         args: &[impl AsRef<[u8]>],
         writes: bool,
     ) -> Result<Value, StoreError> {
+        let begin = Instant::now();
+        let answer = self.lead(partition, script, keys, args, writes).await;
+        if let (Ok(_), Some(times)) = (&answer, self.times.get()) {
+            times.answered(script.name(), begin.elapsed());
+        }
+        answer
+    }
+
+    async fn lead(
+        &self,
+        partition: u16,
+        script: &Script,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+        writes: bool,
+    ) -> Result<Value, StoreError> {
         let until = Instant::now() + self.timeout;
         let mut cmd = script.call(false, keys, args);
         let mut way = Way::Seat;
