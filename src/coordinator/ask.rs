@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::degraded::NotNow;
 use super::grant::Granting;
+use super::losses::NotNow;
 use super::parked::Patience;
 use super::{Acquire, Acquired, Coordinator, Error, MOST_CONFLICTS};
 use crate::decision::{self, Answer, Decision, Grant, Key, Policy, Seq, Tag};
@@ -62,7 +62,8 @@ impl Coordinator {
             bytes: !ask.omit_value,
             rings: false,
         };
-        let recalled = self.recall(key);
+        // A replica that is about to leave grants nothing: from memory it could only guess that there is nothing to use.
+        let recalled = self.recall(key).filter(|_| !self.is_draining());
         let costs_trips = recalled.is_some();
         let mut seen = match recalled {
             Some(seen) => seen,
@@ -151,7 +152,7 @@ impl Coordinator {
     pub(super) async fn see(&self, key: &Key, tags: &[Tag], want: Want) -> Result<Seen, StoreError> {
         let sent = Instant::now();
         let loaded = self.store.load(key, tags, want).await?;
-        self.losses.answered(self, key);
+        self.store_answered(key);
         Ok(Seen {
             loaded,
             sent,

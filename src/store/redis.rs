@@ -36,6 +36,7 @@ mod tending;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,8 @@ const REFRESHED: usize = 65_536;
 const RINGS: usize = 1_000;
 /// An expiry is not later than this, µs: the year 2112.
 const FOR_EVER: u64 = 1 << 52;
+/// A replica that leaves waits no longer for its registration to be withdrawn.
+const LEAVES_WITHIN: Duration = Duration::from_millis(500);
 /// A page of the leases.
 const PAGE: usize = 500;
 
@@ -104,6 +107,8 @@ impl Redis {
             )
         };
         cut.run_until_cancelled(all).await;
+        // By now the streams of watchers have been closed.
+        let _ = tokio::time::timeout(LEAVES_WITHIN, self.peers.leave()).await;
     }
 
     /// Looks after every partition once; `run` does so again and again.

@@ -13,4 +13,5 @@ mod process;
 #[path = "../support/redis.rs"]
 mod support;
 mod trips;
+mod watching;
 mod world;

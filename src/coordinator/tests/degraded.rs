@@ -427,3 +427,17 @@ async fn a_drain_reaches_those_who_are_parked_where_a_replica_decides_alone() {
     assert!(matches!(parked.await.expect("no panic"), Err(Error::Draining)));
     replica.0.finished().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_that_the_feed_knows_nothing_of_ends_by_itself() {
+    let (replica, store) = losable(Policy::default());
+    store.script(Call::Load, Fault::Unavailable);
+    degraded_rebuild(&replica.ask(question()).await);
+    store.script(Call::Load, Fault::Unavailable);
+    let parked = replica.park(question()).await;
+    assert_eq!((replica.0.flights.parked(), replica.0.parked()), (0, 1));
+    sleep(ms(2_100)).await;
+    let sent_back = ended(parked).await;
+    assert!(!sent_back.degraded, "the store has no lease of the key");
+    rebuild(&sent_back);
+}

@@ -107,4 +107,9 @@ async fn a_hub_that_is_gone_answers_that_nobody_was_heard() {
     one.arrives(1);
     drop(other.hub);
     assert_eq!(counts(&one.ask(1, LONG).await), (false, 1, 0));
+    other.fleet.leave().await;
+    assert!(
+        wall.registered.lock().contains_key(&other.fleet.id),
+        "nobody knows who trusts what"
+    );
 }
