@@ -91,7 +91,7 @@ async fn degraded_answers_are_marked_and_have_no_numbers() {
     let lease = alone.lease.clone().expect("a lease");
     assert_eq!(lease.fencing_token, 0);
     assert!(lease.lease_id.starts_with('d') && lease.lease_id.len() <= 128);
-    let planned = alone.planned_expiry.clone().and_then(|life| life.fresh_for);
+    let planned = alone.planned_expiry.and_then(|life| life.fresh_for);
     assert!(planned.is_some_and(|fresh| fresh.seconds <= 5));
 
     let reported = client

@@ -53,14 +53,6 @@ fn awake(seen: &Seen<'_>, call: &Call, from: u64, to: u64) -> u64 {
     length
 }
 
-/// Who only reads is told that there is nothing a moment later: somebody parked elsewhere may be promoted.
-fn reader(call: &Call) -> u64 {
-    match &call.asked {
-        crate::history::Asked::Acquire(asked) if asked.ask.intent == Intent::Read => 100_000,
-        _ => 0,
-    }
-}
-
 /// A parked caller is answered, or somebody holds the lease, or soon will.
 pub fn nobody_waits_for_nothing(seen: &Seen<'_>, account: &[Done]) -> Checked {
     let notice = seen.plan.notice().as_micros() as u64;
@@ -74,7 +66,7 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, account: &[Done]) -> Checked {
             let notice = notice + if reads { 250_000 } else { 0 };
             for (free, held) in &gaps {
                 let (from, to) = (from.max(*free), to.min(*held));
-                if from < to && awake(seen, call, from, to) > notice + reader(call) {
+                if from < to && awake(seen, call, from, to) > notice {
                     let what = format!("parked from {from} to {to} µs while nobody held {key:?}: {call:?}");
                     return Err(violation(Promise::NoMissedWake, what));
                 }
