@@ -7,6 +7,9 @@ use super::leases::over_by;
 use super::model::{End, Kind, Op};
 use super::{Found, Promise};
 
+/// In microseconds.
+const READERS_LATER: u64 = 250_000;
+
 /// Its own, or the policy's, or that of the call.
 pub fn waits_end_by_their_time(seen: &Seen<'_>, found: &mut Found) {
     for op in seen.ops {
@@ -47,14 +50,17 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, found: &mut Found) {
     for (key, of_key) in seen.keys.iter().enumerate() {
         let gaps = gaps(seen, key as u32);
         for op in of_key.acquires.iter().map(|index| &seen.ops[*index]) {
+            // Who only reads is told a moment later that there is nothing: somebody at another replica may be the one who is promoted.
+            let reads = op.question().is_some_and(|asked| asked.intent == Intent::Read);
+            let notice = terms.notice + if reads { READERS_LATER } else { 0 };
             let (from, to) = (op.invoked.at + terms.slack, op.ended.at);
-            if to <= from + terms.notice {
+            if to <= from + notice {
                 continue;
             }
             let first = gaps.partition_point(|(_, held)| *held <= from);
             for (free, held) in gaps[first..].iter().take_while(|(free, _)| *free < to) {
                 let (from, to) = (from.max(*free), to.min(*held));
-                if from < to && awake(seen, op, from, to) > terms.notice {
+                if from < to && awake(seen, op, from, to) > notice {
                     let what = format!("parked from {from} to {to} µs while nobody held key {key}: {op:?}");
                     found.add(Promise::NoMissedWake, what);
                     break;

@@ -73,7 +73,7 @@ impl Drover {
         };
         let running = serving(settings.clone()).await;
         let mut others = Vec::new();
-        for _ in 1..REPLICAS {
+        while others.len() + 1 < REPLICAS {
             others.push(serving(settings.clone()).await);
         }
         let calls = calls(std::iter::once(&running).chain(&others)).await;

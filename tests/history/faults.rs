@@ -114,6 +114,29 @@ impl Fault {
         }
     }
 
+    /// The shortest run in which it is broken once, and whole for a while before and after.
+    pub fn shortest(self) -> Duration {
+        Duration::from_millis(match self {
+            NodeKilled => 8_500,
+            SentinelFailover => 7_500,
+            ReplicaStoppedLong | RedisStoppedLong | LaggingFailover | StoreHalfOpen | ClientHalfOpen => 6_500,
+            StoreStalled | ClientStalled => 6_000,
+            _ => 5_000,
+        })
+    }
+
+    /// What a run of it must reach beside keeping the promises: how long nobody may be granted a key, and how soon after something is
+    /// whole again somebody must be.
+    pub fn reaches(self) -> (Option<Duration>, Option<Duration>) {
+        let second = Duration::from_secs(1);
+        match self {
+            // A lease, and half a second.
+            ReplicaKilled => (Some(second + second / 2), None),
+            RedisStopped | RedisStoppedLong | RedisKilled | RedisEmptied | FlushAll => (None, Some(second)),
+            _ => (None, None),
+        }
+    }
+
     pub fn layout(self) -> Layout {
         let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
         let mut layout = Layout::default();

@@ -2,11 +2,10 @@
 //! carry in either direction, or breaks them.
 //!
 //! *Why swallow*: a process that is stopped, or a reader that pauses, still takes what is in its socket's buffer later, and hides the
-//! loss. Bytes that were swallowed are gone, and their connection never works again, as after a lost network path: both ends
-//! think it is open.
+//! loss. Bytes that were swallowed are gone, and their way never works again, as after a lost network path: both ends think it is open,
+//! and the other way may go on.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,7 +22,7 @@ pub enum Way {
     Pass,
     /// They wait until it is over, and then arrive.
     Stall,
-    /// They are lost, and so is the connection, without a word.
+    /// They are lost, and so is all that follows on this connection, without a word.
     Swallow,
     /// They arrive so much later.
     Delay(Duration),
@@ -132,16 +131,9 @@ async fn carry(client: TcpStream, upstream: SocketAddr, modes: watch::Receiver<M
     // Wherever this ends from here on without a proper end before, both sides see a broken connection.
     reset(&client);
     reset(&server);
-    let lost = Arc::new(CancellationToken::new());
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let up = pump(
-        from_client,
-        to_server,
-        modes.clone(),
-        |mode| mode.to_server,
-        lost.clone(),
-    );
-    let down = pump(from_server, to_client, modes, |mode| mode.to_client, lost);
+    let up = pump(from_client, to_server, modes.clone(), |mode| mode.to_server);
+    let down = pump(from_server, to_client, modes, |mode| mode.to_client);
     tokio::select! {
         () = cut.cancelled() => {}
         _ = futures_util::future::join(up, down) => {}
@@ -164,9 +156,9 @@ async fn pump(
     mut to: OwnedWriteHalf,
     mut modes: watch::Receiver<Mode>,
     way: fn(&Mode) -> Way,
-    lost: Arc<CancellationToken>,
 ) -> (OwnedReadHalf, OwnedWriteHalf) {
     let mut buffer = vec![0; 64 * 1024];
+    let mut lost = false;
     loop {
         let now = way(&modes.borrow_and_update());
         if now == Way::Stall {
@@ -188,10 +180,8 @@ async fn pump(
         };
         // The mode may have changed while these were waited for.
         let now = way(&modes.borrow_and_update());
-        if now == Way::Swallow {
-            lost.cancel();
-        }
-        if lost.is_cancelled() {
+        lost |= now == Way::Swallow;
+        if lost {
             continue;
         }
         if let Way::Delay(length) = now {
@@ -205,8 +195,109 @@ async fn pump(
         }
     }
     // An end is news, and news do not get through a cable that has lost something.
-    if !lost.is_cancelled() {
+    if !lost {
         let _ = to.shutdown().await;
     }
     (from, to)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(100);
+
+    /// A server that sends back what it gets, behind a cable, and a connection to it.
+    async fn echo() -> (Proxy, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        let proxy = Proxy::to(address).await;
+        let mut stream = TcpStream::connect(proxy.address).await.expect("it listens");
+        assert_eq!(said(&mut stream, b"a").await.as_deref(), Some(&b"a"[..]));
+        (proxy, stream)
+    }
+
+    /// What comes back for it, if something does; an empty answer is an end.
+    async fn said(stream: &mut TcpStream, what: &[u8]) -> Option<Vec<u8>> {
+        if stream.write_all(what).await.is_err() {
+            return Some(Vec::new());
+        }
+        heard(stream).await
+    }
+
+    async fn heard(stream: &mut TcpStream) -> Option<Vec<u8>> {
+        let mut buffer = [0; 16];
+        match timeout(MOMENT, stream.read(&mut buffer)).await {
+            Ok(Ok(count)) => Some(buffer[..count].to_vec()),
+            Ok(Err(_)) => Some(Vec::new()),
+            Err(_) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_stalled_arrives_once_the_cable_is_whole() {
+        for mode in [
+            Mode::both(Way::Stall),
+            Mode {
+                to_client: Way::Stall,
+                ..Mode::PASS
+            },
+        ] {
+            let (proxy, mut stream) = echo().await;
+            proxy.set(mode);
+            assert_eq!(said(&mut stream, b"b").await, None);
+            proxy.set(Mode::PASS);
+            assert_eq!(heard(&mut stream).await.as_deref(), Some(&b"b"[..]));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_lost_something_is_dead_and_does_not_say_so() {
+        for mode in [
+            Mode::both(Way::Swallow),
+            Mode {
+                to_client: Way::Swallow,
+                ..Mode::PASS
+            },
+        ] {
+            let (proxy, mut stream) = echo().await;
+            proxy.set(mode);
+            assert_eq!(said(&mut stream, b"b").await, None);
+            proxy.set(Mode::PASS);
+            assert_eq!(said(&mut stream, b"c").await, None);
+            let mut other = TcpStream::connect(proxy.address).await.expect("it listens");
+            assert_eq!(said(&mut other, b"d").await.as_deref(), Some(&b"d"[..]));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reset_ends_the_connections_that_there_are() {
+        let (proxy, mut stream) = echo().await;
+        proxy.reset();
+        assert_eq!(heard(&mut stream).await.as_deref(), Some(&[][..]));
+        let mut other = TcpStream::connect(proxy.address).await.expect("it listens");
+        assert_eq!(said(&mut other, b"d").await.as_deref(), Some(&b"d"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_cable_that_refuses_lets_nobody_in() {
+        let (proxy, mut stream) = echo().await;
+        proxy.set(Mode {
+            refuse: true,
+            ..Mode::PASS
+        });
+        let mut other = TcpStream::connect(proxy.address).await.expect("it listens");
+        assert_eq!(said(&mut other, b"d").await.as_deref(), Some(&[][..]));
+        assert_eq!(said(&mut stream, b"b").await.as_deref(), Some(&b"b"[..]));
+    }
 }

@@ -42,6 +42,27 @@ pub struct Round {
     pub said: String,
 }
 
+impl Round {
+    /// What it was to reach and did not.
+    pub fn misses(&self) -> Vec<String> {
+        let (without_grant, back_after) = self.fault.reaches();
+        let figures = &self.figures;
+        let pairs = [
+            (without_grant, Some(figures.without_grant), "nobody was granted a key"),
+            (
+                back_after,
+                figures.back_after,
+                "nobody was granted anything once it was whole",
+            ),
+        ];
+        let missed = pairs.into_iter().filter_map(|(bound, was, what)| {
+            let (bound, was) = (bound?, was?);
+            (was > bound).then(|| format!("{}: {what} for {was:?}, the bound is {bound:?}", self.fault.as_str()))
+        });
+        missed.collect()
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub operations: usize,

@@ -83,7 +83,8 @@ async fn invalidations_that_the_store_has_lost_are_committed_again() {
         "its lease was revoked"
     );
     assert!(build(store, &key("c"), "new", &[]).await > dropped);
-    assert_eq!(replica.met(Condition::NewPrimary) + other.met(Condition::NewPrimary), 1);
+    // Both may notice before either has taken over.
+    assert!(replica.met(Condition::NewPrimary) + other.met(Condition::NewPrimary) >= 1);
 }
 
 /// A server that evicts what it likes may evict any of these, alone.

@@ -327,5 +327,6 @@ fn the_checker_catches_a_replica_that_goes_on_deciding_alone() {
         never_regained: true,
         ..Sabotage::none()
     };
-    catches(&[Promise::Degraded], &sabotage);
+    // Its watchers hear nothing more, either.
+    catches(&[Promise::Degraded, Promise::Watch], &sabotage);
 }

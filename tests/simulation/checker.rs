@@ -24,16 +24,16 @@ pub fn check(run: &Run) -> Checked {
     if let Some(what) = run.records.stuck.first() {
         return Err(violation(Promise::NoStuckKey, what.clone()));
     }
+    alone::numbers_stay_where_they_are(&seen)?;
+    alone::nothing_of_it_outlives_the_loss(&seen)?;
+    alone::one_rebuild_a_replica(&seen)?;
     let found = crate::shared::check(&crate::told::history(run));
     if let Some(first) = found.violations.first() {
         return Err(first.clone());
     }
     waiting::waits_end_by_their_time(&seen)?;
     waiting::nobody_waits_for_nothing(&seen, &run.account)?;
-    waiting::values_reach_those_who_wait(&seen, &run.account)?;
-    alone::numbers_stay_where_they_are(&seen)?;
-    alone::nothing_of_it_outlives_the_loss(&seen)?;
-    alone::one_rebuild_a_replica(&seen)
+    waiting::values_reach_those_who_wait(&seen, &run.account)
 }
 
 fn violation(promise: Promise, what: String) -> Violation {

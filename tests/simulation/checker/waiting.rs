@@ -60,6 +60,10 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, account: &[Done]) -> Checked {
         let gaps = unheld(account, &key, START);
         for call in seen.calls.iter().filter(|call| call.key() == Some(&key)) {
             let Some((from, to)) = parked(seen, call) else { continue };
+            // Who only reads is told a moment later that there is nothing, in case that somebody at another replica is promoted.
+            let reads =
+                matches!(&call.asked, crate::history::Asked::Acquire(asked) if asked.ask.intent == Intent::Read);
+            let notice = notice + if reads { 250_000 } else { 0 };
             for (free, held) in &gaps {
                 let (from, to) = (from.max(*free), to.min(*held));
                 if from < to && awake(seen, call, from, to) > notice {

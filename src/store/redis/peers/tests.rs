@@ -4,6 +4,7 @@ mod barriers;
 mod registrations;
 
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 

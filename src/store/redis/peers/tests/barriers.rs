@@ -180,7 +180,7 @@ async fn answers_to_a_question_that_is_over_are_forgotten() {
     other.arrives(1);
     other.tasks.close();
     other.tasks.wait().await;
-    assert!(one.fleet.rounds.lock().is_empty() && other.fleet.answering.lock().is_empty());
+    assert!(one.fleet.rounds.open() == 0 && other.fleet.answering.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,3 +113,31 @@ async fn a_hub_that_is_gone_answers_that_nobody_was_heard() {
         "nobody knows who trusts what"
     );
 }
+
+/// The invariant on which everything rests: whoever is not registered has nobody who trusts its copies.
+#[tokio::test(start_paused = true)]
+async fn the_last_word_is_so_early_that_its_trust_ends_before_the_registration_does() {
+    let wall: Arc<Wall> = Arc::default();
+    let replica = Replica::new(&wall).await;
+    let mut watching = replica.watch("me");
+    let _runs = replica.runs(0);
+    let mut last_word = Instant::now();
+    let mut lapses = Instant::now();
+    for step in 1..400 {
+        // Just after it was renewed, so that it lives as long as it can.
+        if step == 41 {
+            *wall.down.lock() = true;
+            lapses = Instant::now() + wall.all()[0].lapses_in;
+        }
+        replica.arrives(step);
+        if !seen(&mut watching).is_empty() {
+            last_word = Instant::now();
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(last_word + MAX_SILENCE <= lapses);
+    assert!(
+        last_word + MAX_SILENCE + Duration::from_millis(200) > lapses,
+        "and not much earlier"
+    );
+}
