@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ::redis::cmd;
 
+use super::StoreError;
+use super::commit::RINGS;
 use super::peers::{Board, Registration};
 use super::shared::Shared;
-use super::{RINGS, StoreError};
 use crate::decision::micros;
 use crate::store::Answer;
 
