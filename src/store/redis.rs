@@ -138,7 +138,7 @@ impl Redis {
             .is_some_and(|sight| sight.snapshot.entry.lease.is_some());
         let args = commit_args(&commit, partition.high(), had_lease);
         let reply = shared
-            .ask(partition, &shared.scripts.commit, &refs(&names), &args, true)
+            .ask(partition, &shared.scripts.commit, &refs(&names), args, true)
             .await?;
         match reply {
             Reply::Is(words) => {
@@ -218,7 +218,7 @@ impl Redis {
         let script = &self.shared.scripts.invalidate;
         let reply = self
             .shared
-            .ask(partition, script, &partition.invalidate_names(), &args, true)
+            .ask(partition, script, &partition.invalidate_names(), args, true)
             .await?;
         let mut words = reply.ok()?;
         let (number, now) = (Seq(words.number()?), words.time()?);
@@ -247,7 +247,7 @@ impl Redis {
                 let names = [&*partition.keys.header, &*partition.keys.leases];
                 let reply = self
                     .shared
-                    .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                    .ask(partition, &self.shared.scripts.leases, &names, args, false)
                     .await?;
                 let mut words = reply.ok()?;
                 let now = words.time()?;
@@ -299,7 +299,7 @@ impl Redis {
             let names = [&*partition.keys.header, &*partition.keys.leases];
             let reply = self
                 .shared
-                .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                .ask(partition, &self.shared.scripts.leases, &names, args, false)
                 .await?;
             latest = latest.max(reply.ok()?.time()?);
         }
@@ -455,7 +455,7 @@ async fn load_once(shared: Arc<Shared>, key: Key, tags: Vec<Tag>, want: Want) ->
     let names = partition.load_names(&key);
     let args = load_args(&key, &tags, flags);
     match shared
-        .ask(partition, &shared.scripts.load, &refs(&names), &args, false)
+        .ask(partition, &shared.scripts.load, &refs(&names), args, false)
         .await?
     {
         Reply::Is(words) => {

@@ -145,13 +145,13 @@ async fn degraded_answers_are_marked_and_have_no_numbers() {
 async fn with_refuse_a_lost_store_is_an_error_at_once_also_for_those_who_are_parked() {
     let (running, mut client, store) = losable(StoreDown::Refuse).await;
     let held = granted(client.acquire_rebuild(ask("a", 0)).await.expect("up").into_inner());
-    let parked = tokio::spawn({
-        let mut client = client.clone();
-        async move { client.acquire_rebuild(ask("b", 10)).await }
-    });
-    until(|| running.parked() == 1).await;
-    store.go_down();
-    is_unavailable(&parked.await.expect("no panic").expect_err("lost"));
+    let mut other = client.clone();
+    let loses = async {
+        until(|| running.parked() == 1).await;
+        store.go_down();
+    };
+    let (parked, ()) = tokio::join!(other.acquire_rebuild(ask("b", 10)), loses);
+    is_unavailable(&parked.expect_err("lost"));
     is_unavailable(&client.acquire_rebuild(ask("c", 10)).await.expect_err("lost"));
     store.come_up();
     let reported = client

@@ -400,3 +400,31 @@ async fn those_who_insist_are_parked_behind_what_they_can_use_and_others_get_it_
     assert!(!insists.is_finished());
     rebuild(&ended(early).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_number_is_too_far_ahead_is_judged_by_the_store_s_time() {
+    let memory = Memory::new(Limits::default());
+    let (here, there) = (
+        Far::over(memory.clone(), Policy::default()),
+        Far::over(memory, Policy::default()),
+    );
+    let token = here.granted().await.token;
+    let ahead = |by: u64| Acquire {
+        key: Key::new("shop", "another"),
+        ..question_with(|ask| ask.min_token = crate::decision::Seq(token.0 + by))
+    };
+    // It has never heard the store's time.
+    let far_ahead = there.replica.0.acquire(&ahead(48 * 3_600 * 1_000_000)).await;
+    assert!(
+        matches!(
+            far_ahead,
+            Err(Error::InvalidField {
+                field: "min_fencing_token",
+                ..
+            })
+        ),
+        "{far_ahead:?}"
+    );
+    assert_eq!(there.remote.trips(), [Load]);
+    assert!(rebuild(&there.replica.ask(ahead(1)).await).lease.token > token);
+}

@@ -65,7 +65,7 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
         BEGAN.to_vec(),
         text(REFRESHED as u64),
     ];
-    let reply = shared.ask(partition, &shared.scripts.tend, &names, &args, true).await?;
+    let reply = shared.ask(partition, &shared.scripts.tend, &names, args, true).await?;
     let mut words = reply.ok()?;
     let id = words.bytes()?;
     let epoch = words.number()?;
