@@ -73,10 +73,6 @@ impl Board for RedisBoard {
         Box::pin(self.call(None, Duration::ZERO, Vec::new()))
     }
 
-    fn withdraw(&self, replica: u64) -> Answer<'_, ()> {
-        Box::pin(async move { self.call(Some(replica), Duration::ZERO, Vec::new()).await.map(drop) })
-    }
-
     fn post(&self, partition: u16, message: Vec<u8>) -> Answer<'_, ()> {
         Box::pin(async move {
             let Some(to) = self.shared.partitions.get(usize::from(partition)) else {
