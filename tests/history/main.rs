@@ -65,9 +65,10 @@ async fn keeps_every_promise(fault: Fault) {
         slack: Duration::from_millis(1_500),
     };
     let round = round::run(fault, measure).await;
-    println!("{}\n{}\n", table::head(), table::line(&round));
+    let details = table::details(&round, measure.seed);
+    println!("{}\n{}\n\n{details}", table::head(), table::line(&round));
     keep(&round, measure.seed);
-    assert_eq!(round.found.count, 0, "{}", table::details(&round, measure.seed));
+    assert_eq!(round.found.count, 0, "{details}");
 }
 
 /// Writes what is wrong to a file of its own, if somebody wants it.

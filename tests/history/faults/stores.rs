@@ -47,11 +47,16 @@ pub async fn memory_pressure(field: &mut Field, rhythm: &mut Rhythm) {
 
 /// Every record of the log goes while watchers are behind it.
 pub async fn log_trimmed(field: &mut Field, rhythm: &mut Rhythm) {
+    let mut trimmed = 0;
     while rhythm.goes_on(0).await {
         for _ in 0..20 {
-            ask(field, &["XTRIM", "drover{0}:log", "MAXLEN", "0"]);
+            let words = ["XTRIM", "{drover.0}:log", "MAXLEN", "0"];
+            trimmed += tokio::task::block_in_place(|| field.server().ask::<u64>(&words));
             rhythm.between(1, 5).await;
         }
+    }
+    if trimmed == 0 {
+        field.recorder.wrong("no record was trimmed".to_owned());
     }
 }
 
