@@ -172,6 +172,10 @@ pub fn lifetimes_are_kept(seen: &Seen<'_>, found: &mut Found) {
 /// Who asks after an invalidation was answered gets nothing older as fresh, and after a hard one nothing older at all.
 pub fn invalidate_wins(seen: &Seen<'_>, found: &mut Found) {
     for (key, op, hit) in hits(seen) {
+        // For a moment there are two primaries, and nobody can tell who talks to which. Afterwards what was made old must be old.
+        if seen.lapsed(op.invoked.at, op.ended.at, |kind| kind == Kind::Failover) {
+            continue;
+        }
         let mut undone = seen.undone(key, hit.version, &hit.tags, op.invoked.place, !hit.fresh);
         if undone.is_none() && !hit.fresh {
             undone = out_of_window(seen, key, op, hit);

@@ -195,10 +195,11 @@ impl Lines {
             ("OVERLOADED", Code::ResourceExhausted) => End::Failed("overloaded"),
             ("OUTCOME_UNKNOWN", Code::Unavailable) => End::Unknown("outcome_unknown"),
             // The connection broke, or could not be made.
+            // The client's own library ends a call at its deadline by this code.
+            ("", Code::DeadlineExceeded | Code::Cancelled) => End::Unknown("deadline"),
             ("", Code::Unavailable) if status.source().is_some() => End::Unknown("connection"),
             ("", _) if status.source().is_some() => End::Unknown(broken(status.code())),
             ("", Code::Unavailable) => End::Unknown("unavailable"),
-            ("", Code::DeadlineExceeded | Code::Cancelled) => End::Unknown("deadline"),
             _ => {
                 self.recorder.wrong(format!("a client was told {status:?}"));
                 End::Unknown("wrong")
@@ -267,9 +268,7 @@ impl Lines {
 /// How a call over a connection that broke ended, where it is not UNAVAILABLE.
 fn broken(code: Code) -> &'static str {
     match code {
-        Code::Cancelled => "connection, CANCELLED",
         Code::Internal => "connection, INTERNAL",
-        Code::DeadlineExceeded => "deadline",
         _ => "connection, UNKNOWN",
     }
 }

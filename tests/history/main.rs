@@ -93,7 +93,7 @@ async fn the_long_run() {
         length: Duration::from_secs(setting("DROVER_HISTORY_SECONDS").unwrap_or(25)),
         clients: 64,
         pause: Duration::from_millis(15),
-        slack: Duration::from_millis(500),
+        slack: Duration::from_secs(1),
     };
     let only = std::env::var("DROVER_HISTORY_ONLY").unwrap_or_default();
     let chosen = Fault::ALL.iter().filter(|fault| fault.as_str().contains(&only));
