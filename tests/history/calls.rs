@@ -198,7 +198,7 @@ impl Lines {
             // The client's own library ends a call at its deadline by this code.
             ("", Code::DeadlineExceeded | Code::Cancelled) => End::Unknown("deadline"),
             ("", Code::Unavailable) if status.source().is_some() => End::Unknown("connection"),
-            ("", _) if status.source().is_some() => End::Unknown(broken(status.code())),
+            ("", _) if status.source().is_some() => End::Unknown(broken(status)),
             ("", Code::Unavailable) => End::Unknown("unavailable"),
             _ => {
                 self.recorder.wrong(format!("a client was told {status:?}"));
@@ -266,8 +266,11 @@ impl Lines {
 }
 
 /// How a call over a connection that broke ended, where it is not UNAVAILABLE.
-fn broken(code: Code) -> &'static str {
-    match code {
+fn broken(status: &Status) -> &'static str {
+    // A call that came when the server had said goodbye: it was not looked at. Other libraries send it again by themselves.
+    let goodbye = format!("{:?}", status.source()).contains("GoAway(b\"\", NO_ERROR, Remote)");
+    match status.code() {
+        _ if goodbye => "connection",
         Code::Internal => "connection, INTERNAL",
         _ => "connection, UNKNOWN",
     }

@@ -15,7 +15,7 @@ use crate::client::{Client, Manners, stream};
 use crate::faults::{Fault, Rhythm, play};
 use crate::field::{self, Field};
 use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY, SHOP, STILL};
-use crate::recorder::arrange;
+use crate::recorder::{Recorder, arrange};
 use crate::watcher::{Diary, Habits, Subscriber};
 
 /// How much of everything.
@@ -116,6 +116,9 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
     for watcher in seen.iter().filter(|watcher| watcher.rest.is_none()) {
         recorder.wrong(format!("{} was not live in the end", watcher.name));
     }
+    if fault == Fault::RollingRestart {
+        only_retryable(&ops, &recorder);
+    }
     let lapses = recorder.lapses();
     let history = History {
         terms: terms(fault, measure, &layout),
@@ -131,6 +134,21 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
         figures: Figures::of(&history),
         history,
         said,
+    }
+}
+
+/// A replica that leaves well makes nobody fail in a way that its library does not retry.
+fn only_retryable(ops: &[Op], recorder: &Recorder) {
+    let retryable = |op: &&Op| {
+        ["draining", "connection", "unavailable", "left"]
+            .iter()
+            .any(|why| op.end_is(why))
+    };
+    let failed = ops
+        .iter()
+        .filter(|op| matches!(op.end, End::Failed(_) | End::Unknown(_)));
+    for op in failed.filter(|op| !retryable(op)).take(5) {
+        recorder.wrong(format!("a status that is not retried: {op:?}"));
     }
 }
 
