@@ -23,6 +23,7 @@ static RECORDED: LazyLock<History> = LazyLock::new(|| {
         clients: 24,
         pause: Duration::from_millis(20),
         slack: Duration::from_millis(1_500),
+        thorough: false,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

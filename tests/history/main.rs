@@ -29,6 +29,7 @@ mod names;
 mod proxy;
 mod recorder;
 mod replica;
+mod rest;
 mod round;
 mod table;
 mod watcher;
@@ -63,6 +64,7 @@ async fn keeps_every_promise(fault: Fault) {
         clients: 24,
         pause: Duration::from_millis(20),
         slack: Duration::from_millis(1_500),
+        thorough: false,
     };
     let round = round::run(fault, measure).await;
     let details = table::details(&round, measure.seed);
@@ -94,6 +96,7 @@ async fn the_long_run() {
         clients: 64,
         pause: Duration::from_millis(15),
         slack: Duration::from_secs(1),
+        thorough: true,
     };
     let only = std::env::var("DROVER_HISTORY_ONLY").unwrap_or_default();
     let chosen = Fault::ALL.iter().filter(|fault| fault.as_str().contains(&only));

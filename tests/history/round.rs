@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use drover::proto;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{Lines, span};
+use crate::calls::Lines;
 use crate::checker::model::{End, History, Kind, Op, Terms, Watcher};
 use crate::checker::{self, Found};
 use crate::client::{Client, Manners, stream};
 use crate::faults::{Fault, Rhythm, play};
 use crate::field::{self, Field};
-use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY, SHOP, STILL};
+use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY};
 use crate::recorder::{Recorder, arrange};
+use crate::rest::{Unheard, come_to_rest};
 use crate::watcher::{Diary, Habits, Subscriber};
 
 /// How much of everything.
@@ -30,6 +30,8 @@ pub struct Measure {
     pub pause: Duration,
     /// What the machine may take for a caller's own steps.
     pub slack: Duration,
+    /// In the end an invalidation must be confirmed, too.
+    pub thorough: bool,
 }
 
 /// What a run showed.
@@ -79,9 +81,6 @@ pub struct Figures {
     pub local_reads: usize,
 }
 
-/// A stream that was cut silently is dead for the longest silence before its client notices, and counts for as long after it was noticed.
-const SETTLING: Duration = Duration::from_secs(60);
-
 pub async fn run(fault: Fault, measure: Measure) -> Round {
     let layout = fault.layout();
     let mut field = Field::lay(&layout).await;
@@ -101,10 +100,11 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
     over.cancel();
     let mut ops: Vec<Op> = clients.join_all().await.into_iter().flatten().collect();
     ops.extend(prober(&field, measure, manners).probe(Duration::from_secs(5)).await);
-    come_to_rest(&field).await;
+    let unheard = watchers.iter().map(|(unheard, _)| unheard.clone()).collect();
+    come_to_rest(&field, unheard, measure.thorough).await;
     rested.cancel();
     let mut seen = Vec::new();
-    for watcher in watchers {
+    for (_, watcher) in watchers {
         let diary = watcher.await.expect("a watcher does not panic");
         ops.extend(diary.ops);
         seen.push(diary.watcher);
@@ -169,7 +169,7 @@ fn watch(
     fault: Fault,
     seed: u64,
     (over, rested): (&CancellationToken, &CancellationToken),
-) -> Vec<JoinHandle<Diary>> {
+) -> Vec<(Unheard, JoinHandle<Diary>)> {
     let slow = Duration::from_millis(if fault == Fault::SlowSubscribers { 700 } else { 0 });
     let habits = [
         Habits::default(),
@@ -195,7 +195,8 @@ fn watch(
     let start = |(number, habits): (u32, Habits)| {
         let quiet = number % 2 == 1;
         let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, !quiet);
-        tokio::spawn(Subscriber::new(number, lines, habits, seed).live(over.clone(), rested.clone()))
+        let (subscriber, unheard) = Subscriber::new(number, lines, habits, seed);
+        (unheard, tokio::spawn(subscriber.live(over.clone(), rested.clone())))
     };
     (0..).zip(habits).map(start).collect()
 }
@@ -226,47 +227,6 @@ fn clients(field: &Field, measure: Measure, manners: Manners, over: &Cancellatio
 fn prober(field: &Field, measure: Measure, manners: Manners) -> Client {
     let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
     Client::new(1_000_000, lines, manners, measure.seed, CancellationToken::new())
-}
-
-/// Invalidates keys that nobody uses until every watcher has said that it obeyed: then each has been told all that came before.
-async fn come_to_rest(field: &Field) {
-    let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
-    let begun = Instant::now();
-    let mut last = String::new();
-    for number in 0u16.. {
-        if begun.elapsed() > SETTLING {
-            field
-                .recorder
-                .wrong(format!("no invalidation is confirmed once all is well: {last}"));
-            return;
-        }
-        let mut confirmed = true;
-        for namespace in [SHOP, RELAY, STILL] {
-            let mut request = tonic::Request::new(proto::InvalidateRequest {
-                namespace: field.names.namespace(namespace).to_owned(),
-                keys: field.names.marks(),
-                wait_for_watchers: span(3_000_000),
-                ..Default::default()
-            });
-            request.set_timeout(Duration::from_secs(4));
-            let answer = lines.service(number % lines.replicas()).invalidate(request).await;
-            confirmed &= answer.as_ref().is_ok_and(|answer| answer.get_ref().confirmed);
-            last = match answer {
-                Ok(answer) => {
-                    let answer = answer.into_inner();
-                    format!(
-                        "{} of {} watchers, laggards {:?}",
-                        answer.watchers_acknowledged, answer.watchers, answer.laggards
-                    )
-                }
-                Err(status) => format!("{status:?}"),
-            };
-        }
-        if confirmed {
-            return;
-        }
-        field::pass(50).await;
-    }
 }
 
 impl Figures {
