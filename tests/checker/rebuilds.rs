@@ -36,6 +36,7 @@ pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>, found: &mut Found) {
                 continue;
             };
             let fresh = report.invoked.at + fresh_for > op.ended.at;
+            found.looked("rebuilds of what was fresh", usize::from(fresh));
             if fresh && !may_be_undone(seen, key, version, report, op) {
                 let what = format!("a rebuild although it is fresh:\n  {report:?}\n  {op:?}");
                 found.add(Promise::BoundedRebuilds, what);

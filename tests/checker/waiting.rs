@@ -60,6 +60,7 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, found: &mut Found) {
             if to <= from + notice {
                 continue;
             }
+            found.looked("long waits", 1);
             let first = gaps.partition_point(|(_, held)| *held <= from);
             for (free, held) in gaps[first..].iter().take_while(|(free, _)| *free < to) {
                 let (from, to) = (from.max(*free), to.min(*held));
@@ -141,6 +142,7 @@ pub fn values_reach_those_who_wait(seen: &Seen<'_>, found: &mut Found) {
                 if by >= op.ended.at {
                     break;
                 }
+                found.looked("values that came late", 1);
                 let version = report.accepted().map_or(0, |(_, accepted)| accepted.version);
                 let late = version > question.newer_than
                     && awake(seen, op, report.ended.at, op.ended.at) > terms.notice

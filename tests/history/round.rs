@@ -1,6 +1,6 @@
 //! One run: a field, clients and watchers in it, one kind of fault; then rest, and the question whether the history keeps the promises.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, JoinSet};
@@ -75,10 +75,9 @@ pub struct Figures {
     /// The longest from when something was whole again to the next grant.
     pub back_after: Option<Duration>,
     /// How calls failed, by the word for it.
-    pub failures: HashMap<&'static str, usize>,
+    pub failures: BTreeMap<&'static str, usize>,
     /// How watchers were reset.
-    pub resets: HashMap<&'static str, usize>,
-    pub local_reads: usize,
+    pub resets: BTreeMap<&'static str, usize>,
 }
 
 pub async fn run(fault: Fault, measure: Measure) -> Round {
@@ -233,7 +232,6 @@ impl Figures {
     fn of(history: &History) -> Figures {
         let mut figures = Figures {
             operations: history.ops.len(),
-            local_reads: history.watchers.iter().map(|watcher| watcher.reads.len()).sum(),
             without_grant: longest_gap(history),
             back_after: back_after(history),
             ..Figures::default()
