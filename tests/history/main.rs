@@ -63,7 +63,9 @@ async fn keeps_every_promise(fault: Fault) {
         length: setting("DROVER_HISTORY_SECONDS").map_or(fault.shortest(), Duration::from_secs),
         clients: 24,
         pause: Duration::from_millis(20),
-        slack: Duration::from_millis(1_500),
+        // What must not happen is held against it in full; how soon something must happen, on a machine that runs other tests at the same
+        // time, loosely. The long run has the machine to itself.
+        slack: Duration::from_secs(5),
         thorough: false,
     };
     let round = round::run(fault, measure).await;
