@@ -110,7 +110,9 @@ pub async fn sentinel_failover(field: &mut Field, rhythm: &mut Rhythm) {
         };
         let primary = sentinels.servers.iter().position(|server| role(server) == "master");
         let primary = primary.unwrap_or_default();
+        // What was acknowledged a moment before the primary died need not have reached its replica, least of all on a busy machine.
         let failover = field.recorder.begin(Kind::Failover);
+        pass(1_000).await;
         let away = field.recorder.begin(Kind::Away(None));
         tokio::task::block_in_place(|| sentinels.servers[primary].kill());
         let begun = tokio::time::Instant::now();
