@@ -134,11 +134,16 @@ pub async fn sentinel_failover(field: &mut Field, rhythm: &mut Rhythm) {
 }
 
 pub fn role(server: &Server) -> String {
-    tokio::task::block_in_place(|| server.info("role"))
+    let replication = tokio::task::block_in_place(|| server.command::<String>(&["INFO", "replication"]));
+    // One that was killed, or is being started, says nothing.
+    let replication = replication.unwrap_or_default();
+    let role = replication.lines().find_map(|line| line.strip_prefix("role:"));
+    role.unwrap_or("none").trim().to_owned()
 }
 
 pub fn linked(server: &Server) -> String {
-    let replication: String = tokio::task::block_in_place(|| server.ask(&["INFO", "replication"]));
+    let replication = tokio::task::block_in_place(|| server.command::<String>(&["INFO", "replication"]));
+    let replication = replication.unwrap_or_default();
     let status = replication
         .lines()
         .find_map(|line| line.strip_prefix("master_link_status:"));
