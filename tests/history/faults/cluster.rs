@@ -87,6 +87,7 @@ pub async fn node_killed(field: &mut Field, rhythm: &mut Rhythm) {
     while rhythm.goes_on(5_000).await {
         let number = rhythm.one_of(3);
         let failover = field.recorder.begin(Kind::Failover);
+        pass(1_000).await;
         let away = field.recorder.begin(Kind::Away(None));
         let cluster = cluster(field);
         tokio::task::block_in_place(|| cluster.primaries[number].kill());
