@@ -86,7 +86,7 @@ impl Coordinator {
             ReportDecision::Accept { draft, body } => {
                 let mut commit = Commit::new(key, loaded, *draft);
                 commit.bytes = new_bytes(body, bytes);
-                commit.guard = Some(guard(loaded, &report.tags));
+                commit.guard = Some(guard(loaded, report.lease, &report.tags));
                 commit.events = self.refreshed(request, commit.draft.as_ref());
                 match self.store.commit(commit).await? {
                     Outcome::Committed(done) => {
@@ -146,7 +146,7 @@ impl Coordinator {
             };
             let mut commit = Commit::new(key, &seen.loaded, *draft);
             commit.until = deadline(&seen.loaded, *lease);
-            commit.guard = Some(guard(&seen.loaded, &[]));
+            commit.guard = Some(guard(&seen.loaded, *lease, &[]));
             let sent = Instant::now();
             match self.store.commit(commit).await? {
                 Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
@@ -208,15 +208,18 @@ fn new_bytes(body: Body, bytes: &Option<crate::store::Bytes>) -> NewBytes {
     }
 }
 
-/// The report holds against every generation that bears on the lease, on the stored value, or on what the report names.
-fn guard(loaded: &Loaded, reported: &[Tag]) -> Guard {
+/// No generation that bears on the lease, on the stored value, or on what the report names may be newer than the grant.
+///
+/// *Why not* "newer than what the decision knew": of a tag that the report is the first to name, what this replica remembers may know nothing,
+/// and of another tag something newer.
+fn guard(loaded: &Loaded, lease: LeaseId, reported: &[Tag]) -> Guard {
     let entry = &loaded.snapshot.entry;
     let stored = entry.value.as_ref().map_or(&[][..], Value::tags);
     let leased = entry.lease.as_deref().map_or(&[][..], Lease::tags);
     let tags = stored.iter().chain(leased).chain(reported).cloned().collect();
     Guard {
         tags,
-        newest: loaded.generations.newest(),
+        newest: lease.token,
     }
 }
 

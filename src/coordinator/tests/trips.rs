@@ -3,7 +3,7 @@
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;
-use crate::decision::Intent;
+use crate::decision::{Intent, Rejection};
 use crate::store::faulty::{Call, Fault, Faults, Faulty, Forgetful, Remote};
 use crate::store::{StoreError, Want};
 
@@ -427,4 +427,31 @@ async fn whether_a_number_is_too_far_ahead_is_judged_by_the_store_s_time() {
     );
     assert_eq!(there.remote.trips(), [Load]);
     assert!(rebuild(&there.replica.ask(ahead(1)).await).lease.token > token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_is_held_against_a_tag_that_it_is_the_first_to_name_whatever_else_is_remembered() {
+    for mode in [Mode::Drop, Mode::Expire] {
+        let memory = Memory::new(Limits::default());
+        let (here, there) = (
+            Far::over(memory.clone(), Policy::default()),
+            Far::over(memory, Policy::default()),
+        );
+        here.built().await;
+        let forced = question_with(|ask| ask.intent = Intent::Force);
+        let lease = rebuild(&here.replica.ask(forced).await).lease;
+        there.replica.invalidate(Target::Tag("named".into()), mode).await;
+        there.replica.invalidate(Target::Tag("other".into()), mode).await;
+        // What is remembered from here on knows of the other tag, which is the newer one.
+        let other = question_with(|ask| ask.tags = Some(Arc::from([Tag::from("other")])));
+        assert!(hit(&here.replica.ask(other).await).fresh);
+        let reported = here
+            .replica
+            .report_with(lease, value(), |report| report.tags = vec!["named".into()]);
+        let answer = reported.await.answer;
+        assert!(
+            matches!(answer, ReportAnswer::Rejected(Rejection::Invalidated)),
+            "{answer:?}"
+        );
+    }
 }
