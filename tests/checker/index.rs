@@ -6,6 +6,9 @@ use drover::decision::{LeaseId, Mode};
 
 use super::model::{Asked, End, Grant, History, Kind, Op, Target};
 
+/// Within this after a failover each replica has noticed it and committed again what it had heard was made old, in microseconds.
+const UNTIL_TOLD_AGAIN: u64 = 1_000_000;
+
 /// The greatest value among all that came before a place.
 #[derive(Default)]
 pub struct Stairs(Vec<(u64, u64, usize)>);
@@ -236,6 +239,12 @@ impl<'a> Seen<'a> {
     pub fn at(&self, place: u64) -> u64 {
         let index = self.ops.partition_point(|op| op.invoked.place < place);
         self.ops.get(index).map_or(u64::MAX, |op| op.invoked.at)
+    }
+
+    /// Whether two primaries may have answered, or a replica may not have committed again what it had heard of before the failover.
+    pub fn in_failover(&self, op: &Op) -> bool {
+        let (from, to) = (op.invoked.at.saturating_sub(UNTIL_TOLD_AGAIN), op.ended.at);
+        self.lapsed(from, to, |kind| kind == Kind::Failover)
     }
 
     /// Whether a stretch of time has something in common with a lapse.

@@ -23,6 +23,9 @@ pub fn no_report_is_late(seen: &Seen<'_>, found: &mut Found) {
         else {
             continue;
         };
+        if seen.in_failover(first) {
+            continue;
+        }
         // The tags count of the one that was done; where it is not known which, none.
         let alone = reports().filter(|report| report.may_have_been_done()).count() == 1;
         let tags = first.report().filter(|_| alone).map(|report| &*report.tags);
@@ -175,7 +178,7 @@ pub fn invalidate_wins(seen: &Seen<'_>, found: &mut Found) {
     for (key, op, hit) in hits(seen) {
         found.looked("hits", 1);
         // For a moment there are two primaries, and nobody can tell who talks to which. Afterwards what was made old must be old.
-        if seen.lapsed(op.invoked.at, op.ended.at, |kind| kind == Kind::Failover) {
+        if seen.in_failover(op) {
             continue;
         }
         let mut undone = seen.undone(key, hit.version, &hit.tags, op.invoked.place, !hit.fresh);
