@@ -56,8 +56,8 @@ pub trait Respondent: Send + Sync {
     fn known_until(&self, until: Instant);
 }
 
-/// How far an invalidation has come at all replicas. Waits as the question says; a `wait` of zero asks nobody else, and counts what the
-/// others have registered.
+/// How far an invalidation has come at all replicas. Waits as the question says; a `wait` of zero asks nobody else, counts what the
+/// others have registered, and confirms nothing.
 pub async fn ask_everywhere(hub: &Hub, peers: Option<&dyn Peers>, question: Question) -> Barrier {
     let Some(peers) = peers else {
         return hub.barrier(&question).await;
@@ -65,7 +65,12 @@ pub async fn ask_everywhere(hub: &Hub, peers: Option<&dyn Peers>, question: Ques
     if question.wait.is_zero() {
         let unheard = |watchers| Barrier::unheard(watchers as usize);
         let others = peers.registered(&question.namespace).into_iter().map(unheard);
-        return others.fold(hub.barrier(&question).await, Barrier::and);
+        let all = others.fold(hub.barrier(&question).await, Barrier::and);
+        // No other replica was heard, and of those that came since the registrations were read nothing is known.
+        return Barrier {
+            confirmed: false,
+            ..all
+        };
     }
     let (own, others) = tokio::join!(hub.barrier(&question), peers.ask(question.clone()));
     match others {

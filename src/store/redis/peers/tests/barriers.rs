@@ -197,6 +197,18 @@ async fn without_a_wait_nobody_is_asked_and_registered_watchers_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_wait_nothing_is_confirmed_while_others_may_have_come() {
+    let wall: Arc<Wall> = Arc::default();
+    let one = Replica::new(&wall).await;
+    let other = Replica::new(&wall).await;
+    let (mut here, _there) = (one.watch("here"), other.watch("there"));
+    one.arrives(1);
+    apply(&mut here);
+    let barrier = one.ask(1, Duration::ZERO).now_or_never().expect("at once");
+    assert_eq!(counts(&barrier), (false, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_answer_leaves_it_unconfirmed() {
     let wall: Arc<Wall> = Arc::default();
     let (one, _other) = (Replica::new(&wall).await, Replica::new(&wall).await);
