@@ -15,7 +15,7 @@ use crate::names::{RELAY, SHOP, STILL};
 /// A stream that was cut silently is dead for the longest silence before its client notices, and counts for as long after it was noticed.
 const SETTLING: Duration = Duration::from_secs(60);
 
-/// How many marks a watcher has not heard of.
+/// How many marks a watcher has not heard of, and one more while it is not live.
 pub type Unheard = watch::Receiver<usize>;
 
 /// `thorough`: until an invalidation is confirmed, too, which takes a while after a stream broke.
@@ -53,7 +53,8 @@ pub async fn come_to_rest(field: &Field, mut watchers: Vec<Unheard>, thorough: b
                 let _ = watcher.wait_for(|unheard| *unheard == 0).await;
             }
         };
-        let heard = timeout(Duration::from_secs(1), heard).await.is_ok();
+        let heard = timeout(Duration::from_secs(1), heard).await.is_ok()
+            && watchers.iter().all(|watcher| *watcher.borrow() == 0);
         if heard && (confirmed || !thorough) {
             return;
         }

@@ -77,7 +77,7 @@ pub struct Subscriber {
 type Fill = Pin<Box<dyn Future<Output = Op> + Send>>;
 
 impl Subscriber {
-    /// Beside it: how many marks it has not heard of.
+    /// Beside it: how many marks it has not heard of, and one more while it is not live.
     pub fn new(number: u32, lines: Lines, habits: Habits, seed: u64) -> (Subscriber, Unheard) {
         let watcher = Watcher {
             name: format!("watcher {number}"),
@@ -89,7 +89,7 @@ impl Subscriber {
         let namespaces = watcher.namespaces.iter();
         let marks = namespaces.flat_map(|namespace| lines.names.marks().into_iter().map(|mark| (*namespace, mark)));
         let unheard: HashSet<(u16, String)> = marks.filter(|(_, mark)| mark.starts_with(habits.prefix)).collect();
-        let (left, told) = watch::channel(unheard.len());
+        let (left, told) = watch::channel(unheard.len() + 1);
         let subscriber = Subscriber {
             unheard,
             left,
@@ -119,7 +119,7 @@ impl Subscriber {
                 self.follow(replica, acks, events, (&hurry, &over)).await;
                 self.tell(What::Broken);
             }
-            self.live = false;
+            self.is_live(false);
             if !over.is_cancelled() {
                 let pause = self.rng.random_range(10..60);
                 sleep(Duration::from_millis(pause)).await;
@@ -130,6 +130,16 @@ impl Subscriber {
             watcher: self.watcher,
             ops: self.ops,
         }
+    }
+
+    fn is_live(&mut self, live: bool) {
+        self.live = live;
+        self.count_unheard();
+    }
+
+    /// What a resumed stream replays comes before it is live again: until then something is missing.
+    fn count_unheard(&self) {
+        self.left.send_replace(self.unheard.len() + usize::from(!self.live));
     }
 
     fn tell(&mut self, what: What) -> u64 {
@@ -227,7 +237,7 @@ impl Subscriber {
             Some(Event::Started(started)) => {
                 self.max_silence = Duration::from_micros(micros(&started.max_silence));
                 self.tell(What::Started(replica));
-                self.live = true;
+                self.is_live(true);
             }
             Some(Event::Invalidated(event)) => self.invalidated(event),
             Some(Event::Refreshed(event)) => {
@@ -260,7 +270,7 @@ impl Subscriber {
             for key in &event.keys {
                 self.unheard.remove(&(namespace, key.clone()));
             }
-            self.left.send_replace(self.unheard.len());
+            self.count_unheard();
         }
         let targets = names.targets(&event.namespace, &event.keys, &event.tags, event.everything);
         let mode = match event.mode() {

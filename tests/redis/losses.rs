@@ -87,6 +87,38 @@ async fn invalidations_that_the_store_has_lost_are_committed_again() {
     assert!(replica.met(Condition::NewPrimary) + other.met(Condition::NewPrimary) >= 1);
 }
 
+/// Somebody else has accepted what the server came back with, and filled caches from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_accepted_a_new_primary_before_is_told_of_what_others_commit_again() {
+    let (mut world, late) = {
+        let world = World::over(Server::with(&[]));
+        let late = world.passive_replica().await;
+        (world, late)
+    };
+    for (name, tag) in [("a", "red"), ("b", "none")] {
+        build(&late.store, &key(name), "old", &[tag]).await;
+    }
+    world.server.ask::<()>(&["SAVE"]);
+    invalidate(&late.store, Some("red"), Mode::Drop).await;
+    invalidate_key(&late.store, &key("b"), Mode::Drop).await;
+    world.server.kill();
+    world.server.start_again();
+    let early = world.replica().await;
+    assert_eq!(early.met(Condition::NewPrimary), 1);
+    for name in ["a", "b"] {
+        assert!(
+            fresh(&early.store, &key(name)).await.is_some(),
+            "{name}: nobody has told"
+        );
+    }
+    let heard = early.heard();
+    late.takes_calls().await;
+    until("it is told of both", || early.heard() == heard + 2).await;
+    for name in ["a", "b"] {
+        assert_eq!(fresh(&early.store, &key(name)).await, None, "{name}");
+    }
+}
+
 /// A server that evicts what it likes may evict any of these, alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_was_evicted_alone_makes_nothing_fresh_that_is_old() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use drover::config::RedisSettings;
 use drover::decision::Key;
 use drover::fanout::{Listener, Record, ResetReason};
-use drover::store::Store;
 use drover::store::redis::Redis;
 use drover::store::redis::condition::Condition;
 use drover::store::redis::link::Link;
+use drover::store::{Store, Want};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -44,13 +44,24 @@ impl World {
 
     /// One more replica: its store answers.
     pub async fn replica(&self) -> Replica {
+        self.join(true).await
+    }
+
+    /// One that does nothing unless it is asked: it does not read the log.
+    pub async fn passive_replica(&self) -> Replica {
+        self.join(false).await
+    }
+
+    async fn join(&self, reads: bool) -> Replica {
         let settings = RedisSettings::at(&self.url).expect("a store's URL");
         let link = Link::new(&settings).expect("settings of a store");
         let tasks = TaskTracker::new();
         let cut = CancellationToken::new();
         tasks.spawn(link.clone().tend(cut.clone()));
         let redis = Redis::new(link, &settings.prefix, &tasks);
-        tasks.spawn(redis.clone().run(cut.clone()));
+        if reads {
+            tasks.spawn(redis.clone().run(cut.clone()));
+        }
         let heard = Heard::default();
         redis.feed().listen(Arc::new(heard.clone()));
         let replica = Replica {
@@ -59,7 +70,11 @@ impl World {
             heard,
             _cut: cut.drop_guard(),
         };
-        replica.answers().await;
+        if reads {
+            replica.answers().await;
+        } else {
+            replica.takes_calls().await;
+        }
         replica
     }
 }
@@ -74,6 +89,18 @@ impl Replica {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("the store does not answer: {:?}", self.store.ping().await);
+    }
+
+    /// Waits until a call comes through, which is before the log is read.
+    pub async fn takes_calls(&self) {
+        let any = Key::new("shop", "any");
+        for _ in 0..3_000 {
+            if self.store.load(&any, &[], Want::default()).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no call comes through");
     }
 
     /// How often a condition was met.

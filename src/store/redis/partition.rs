@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::keys::Keys;
 use crate::decision::{Mode, Seq, StoreTime};
-use crate::store::Target;
+use crate::store::{Event, Target};
 
 /// Invalidations of so long ago are committed again when a new primary may have lost them.
 const REMEMBER: Duration = Duration::from_secs(60);
@@ -47,6 +47,17 @@ pub struct Recent {
     /// Its number in this partition.
     pub number: Seq,
     heard: Instant,
+}
+
+impl Recent {
+    /// What watchers are told of it.
+    pub fn event(&self) -> Event {
+        Event::Invalidated {
+            namespace: self.namespace.clone(),
+            target: self.target.clone(),
+            mode: self.mode,
+        }
+    }
 }
 
 impl Partition {

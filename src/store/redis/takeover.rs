@@ -1,17 +1,19 @@
 //! Partitions that are not what they were: without a header, or at another primary.
 //!
 //! *Invariant.* Before this replica accepts a new primary, or goes on after another one did, it has committed again what it knows of the last
-//! minute's invalidations. What can be lost is one that no living replica had heard of.
+//! minute's invalidations, and told of those that the new primary did not know: watchers elsewhere may have filled their caches from it since
+//! they were reset. What can be lost is one that no living replica had heard of.
 
 use futures_util::{StreamExt, stream};
 
+use super::codec::event_template;
 use super::commit::commit_args;
 use super::condition::Condition;
 use super::link::Script;
 use super::partition::{Partition, Recent};
 use super::reply::{Closed, Reply};
 use super::shared::{Covered, Shared, TRIES, invalidate_args, load_args, refs};
-use crate::decision::{self, Key, Mode, Seq};
+use crate::decision::{self, Key, Mode};
 use crate::store::{Commit, NewBytes, StoreError, Target};
 
 /// Invalidations that are committed again at once.
@@ -111,7 +113,7 @@ impl Shared {
         partition.enter(epoch);
     }
 
-    /// Commits the last minute's invalidations again, under the numbers that they have.
+    /// Commits the last minute's invalidations again, and tells of them where that changes something.
     async fn restore(&self, partition: &Partition) -> Result<(), StoreError> {
         let again = stream::iter(partition.recent()).map(|recent| self.restore_one(partition, recent));
         let mut restored = again.buffer_unordered(AT_ONCE);
@@ -123,15 +125,17 @@ impl Shared {
 
     async fn restore_one(&self, partition: &Partition, recent: Recent) -> Result<(), StoreError> {
         let field = match &recent.target {
-            Target::Key(key) => return self.restore_key(partition, key, recent.mode, recent.number).await,
+            Target::Key(key) => return self.restore_key(partition, key, &recent).await,
             Target::Tag(tag) => format!("{}/{tag}", recent.namespace),
             Target::Everything => recent.namespace.to_string(),
         };
+        let is_home = self.partition(&field).number == partition.number;
+        let event = is_home.then(|| event_template(&recent.event()).literal());
         let covered = Covered {
             field: &field,
             mode: recent.mode,
             settle: 0,
-            event: &[],
+            event: event.as_deref().unwrap_or_default(),
         };
         let args = invalidate_args(&covered, partition.high(), Some(recent.number));
         self.taking_over(partition, &self.scripts.invalidate, &partition.invalidate_names(), args)
@@ -139,7 +143,7 @@ impl Shared {
             .map(drop)
     }
 
-    async fn restore_key(&self, partition: &Partition, key: &Key, mode: Mode, number: Seq) -> Result<(), StoreError> {
+    async fn restore_key(&self, partition: &Partition, key: &Key, recent: &Recent) -> Result<(), StoreError> {
         let names = partition.load_names(key);
         let args = load_args(key, &[], "");
         for _ in 0..TRIES {
@@ -150,13 +154,15 @@ impl Shared {
                 return Ok(());
             };
             let loaded = self.read_loaded(key, words, false)?;
-            let Some(draft) = decision::restore(&loaded.view(), mode, number) else {
+            let Some(draft) = decision::restore(&loaded.view(), recent.mode, recent.number) else {
                 return Ok(());
             };
             let mut commit = Commit::new(key, &loaded, draft);
-            if mode == Mode::Drop {
+            if recent.mode == Mode::Drop {
                 commit.bytes = NewBytes::Clear;
             }
+            // Under a new number, which makes old what was built since, too.
+            commit.events.push(recent.event());
             let args = commit_args(&commit, partition.high(), true);
             let names = partition.commit_names(key);
             if let Reply::Ok(_) = self

@@ -2,7 +2,7 @@
 --
 -- KEYS  header · generations · their ages · log
 -- ARGV  1 known epoch · 2 field: namespace, or namespace/tag · 3 d or e: the mode · 4 settle, µs · 5 the number exceeds this
---       6 this number and no other, and the generation is only raised to it; '' for the next one
+--       6 this number and no other, and the generation is only raised to it; '' for the next one. Nobody is told of what was known
 --       7 how many generations are kept · 8 how many soft invalidations of one are kept apart · 9 how long a generation is kept, µs
 --       10 the event, or '' in any partition but the home one · 11 how many records the log holds at least
 -- Reply {'ok', number, now, position or 0}, or as of `open`.
@@ -29,6 +29,7 @@ if known then
   newest, dropped, settle = words[1], words[2], words[3]
   for i = 4, #words, 2 do soft[#soft + 1] = {words[i], words[i + 1]} end
 end
+local raised = true
 if number > newest then
   if ARGV[3] == 'd' then
     dropped, soft = number, {}
@@ -48,6 +49,8 @@ if number > newest then
   newest = number
 elseif ARGV[3] == 'd' and number > dropped then
   dropped = number
+else
+  raised = false
 end
 settle = math.max(settle, now + tonumber(ARGV[4]))
 local words = {text(newest), text(dropped), text(settle)}
@@ -74,6 +77,7 @@ while redis.call('ZCARD', KEYS[3]) > tonumber(ARGV[7]) do
   end
 end
 
-if ARGV[10] == '' then return {'ok', text(number), text(now), '0'} end
-append(h, KEYS[4], 'lp', ARGV[11], number, ARGV[10])
+if ARGV[10] == '' or not raised then return {'ok', text(number), text(now), '0'} end
+-- Of one target, numbers are told in their order.
+append(h, KEYS[4], 'lp', ARGV[11], newest, ARGV[10])
 return {'ok', text(number), text(now), text(h.p)}
