@@ -31,9 +31,11 @@ mod ids;
 mod invalidate;
 mod later;
 mod lifetime;
+mod offer;
 mod outcome;
 mod policy;
 mod reentry;
+mod refresh;
 mod renew;
 mod report;
 mod stamp;
@@ -56,6 +58,7 @@ pub use generation::{Generation, Generations, Verdict};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};
 pub use lifetime::{Expiry, Lifetimes, Planned, smooth};
+pub use offer::{Dropped, Offer, OfferDecision, Why, offer};
 pub use outcome::{
     Answer, Body, Busy, BusyCause, Decision, Grant, Hit, HitContent, KeepOff, LostReason, Rebuild, Rejection,
     RenewDecision, ReportAnswer, ReportDecision, Wait,
@@ -64,7 +67,8 @@ pub use policy::{
     Backoff, Jitter, JitterAmount, JitterMode, LONGEST, MAX_VALUE_BYTES, Policy, PolicyError, SHORTEST_LEASE, StoreDown,
 };
 pub use reentry::Reentry;
+pub use refresh::{FIRST_COST, Refresh, known_cost, wanted};
 pub use renew::{give_back, renew, revoke};
 pub use report::{Outcome, Report, accepted, report};
-pub use time::{Span, StoreTime, When, micros};
+pub use time::{Rough, Span, StoreTime, When, micros};
 pub use view::{Band, Standing, View};

@@ -40,6 +40,7 @@ impl Hit {
             fresh_for: self.expiry.fresh_for.saturating_sub(by),
             stale_for: self.expiry.stale_for.saturating_sub(by),
             stale_if_error_for: self.expiry.stale_if_error_for.saturating_sub(by),
+            refresh_in: self.expiry.refresh_in.map(|refresh_in| refresh_in.saturating_sub(by)),
             ..self.expiry
         };
         let left = expiry.fresh_for.max(expiry.stale_for).max(expiry.stale_if_error_for);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Draw, Jitter, JitterAmount, JitterMode, Policy, Purpose, StoreTime, Value};
+use super::{Draw, Jitter, JitterAmount, JitterMode, Policy, Purpose, Standing, View};
 
 /// The shortest length that the store's clock can tell from none.
 const RESOLUTION: Duration = Duration::from_micros(1);
@@ -41,6 +41,8 @@ pub struct Expiry {
     pub stale_for: Duration,
     /// Serve when the origin fails.
     pub stale_if_error_for: Duration,
+    /// The one central draw: when the service wants it refreshed, zero when that is due; `None`: no refresh is planned.
+    pub refresh_in: Option<Duration>,
     /// Smoothed cost of a rebuild.
     pub rebuild_cost: Duration,
     /// Eagerness of early refreshes.
@@ -102,6 +104,7 @@ impl Planned {
             fresh_for: self.fresh,
             stale_for: window(self.stale_while_revalidate),
             stale_if_error_for: window(self.stale_if_error),
+            refresh_in: None,
             rebuild_cost,
             beta,
         }
@@ -126,13 +129,15 @@ impl Expiry {
             fresh_for: fresh.max(negative).min(max),
             stale_for: window(policy.stale_while_revalidate),
             stale_if_error_for: window(policy.stale_if_error),
+            refresh_in: None,
             rebuild_cost,
             beta: policy.beta,
         }
     }
 
-    /// What is left at `now` of a value whose freshness ends at `fresh_until`.
-    pub fn of(value: &Value, fresh_until: StoreTime, now: StoreTime, rebuild_cost: Duration, beta: f64) -> Expiry {
+    /// What is left of a key's value.
+    pub fn of(view: &View<'_>, standing: &Standing<'_>, beta: f64) -> Expiry {
+        let (value, fresh_until, now) = (standing.value, standing.fresh_until, view.now);
         let window = |length: Duration| {
             if length.is_zero() {
                 Duration::ZERO
@@ -144,7 +149,8 @@ impl Expiry {
             fresh_for: fresh_until.since(now),
             stale_for: window(value.stale_while_revalidate.length()),
             stale_if_error_for: window(value.stale_if_error.length()),
-            rebuild_cost,
+            refresh_in: view.refresh_due().map(|due| due.since(now)),
+            rebuild_cost: view.entry.cost.length(),
             beta,
         }
     }

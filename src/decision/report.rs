@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Body, Content, Draft, Drafted, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Planned, Policy, Rejection,
-    ReportAnswer, ReportDecision, Reported, Seq, Span, StoreTime, Tag, Trouble, Value, View, When, smooth,
+    Body, Content, Draft, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Planned, Policy, Refresh, Rejection,
+    ReportAnswer, ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, smooth,
 };
 
 /// A report about a key.
@@ -125,7 +125,7 @@ pub fn accepted(view: &View<'_>, id: LeaseId, policy: &Policy) -> ReportAnswer {
     let (cost, beta) = (view.entry.cost.length(), policy.beta);
     // An invalidation may have come between the report and its repetition: then no life is left that the caller could count on.
     let left = match view.standing() {
-        Some(standing) => Expiry::of(standing.value, standing.fresh_until, view.now, cost, beta),
+        Some(standing) => Expiry::of(view, &standing, beta),
         None => Planned::nothing().expiry(cost, beta),
     };
     ReportAnswer::Accepted {
@@ -173,23 +173,18 @@ impl Ended<'_> {
         }
     }
 
-    fn cost(&self) -> Span {
+    /// What this rebuild cost, and what rebuilds cost by and large.
+    fn costs(&self) -> (Duration, Duration) {
         let measured = self
             .report
             .cost
             .unwrap_or_else(|| self.view.now.since(self.lease.granted_at));
-        smooth(self.view.entry.cost.length(), measured).into()
+        (measured, smooth(self.view.entry.cost.length(), measured))
     }
 
     fn built(&self, content: &Content) -> ReportDecision {
         let tags = union(&[self.lease.tags(), &self.report.tags]);
-        let value = self.value(content.clone(), self.lease.token, tags);
-        let draft = Draft {
-            value: Some(value),
-            trouble: None,
-            cost: self.cost(),
-            ..self.draft()
-        };
+        let draft = self.stored(content.clone(), self.lease.token, tags);
         let body = if matches!(content, Content::Bytes(_)) {
             Body::Replace
         } else {
@@ -215,16 +210,7 @@ impl Ended<'_> {
         };
         // Those of the acquire mark the value too: it was confirmed under them.
         let tags = union(&[old.tags(), self.lease.tags(), &self.report.tags]);
-        let value = Value {
-            since: old.since,
-            ..self.value(old.content.clone(), old.since, tags)
-        };
-        let draft = Draft {
-            value: Some(value),
-            trouble: None,
-            cost: self.cost(),
-            ..self.draft()
-        };
+        let draft = self.stored(old.content.clone(), old.since, tags);
         ReportDecision::Accept {
             draft: Box::new(draft),
             body: Body::Keep,
@@ -256,22 +242,38 @@ impl Ended<'_> {
         }
     }
 
-    fn value(&self, content: Content, since: Seq, tags: Option<Arc<[Tag]>>) -> Value<Drafted> {
+    /// The entry with a value instead of the lease.
+    fn stored(&self, content: Content, since: Seq, tags: Option<Arc<[Tag]>>) -> Draft {
         let planned = match content {
             _ if self.report.do_not_store => Planned::nothing(),
             _ if self.report.lifetimes.fresh_ttl == Some(Duration::ZERO) => Planned::nothing(),
             Content::NotFound => Planned::negative(self.policy, self.report.lifetimes, self.draw),
             Content::Bytes(_) | Content::External(_) => Planned::value(self.policy, self.report.lifetimes, self.draw),
         };
-        Value {
+        let (measured, cost) = self.costs();
+        let settled = self.settled(tags.as_deref().unwrap_or_default());
+        // What is built before its origin has settled must be built again after that: to do it a moment before would be in vain.
+        let gap = if settled <= self.view.now.after(planned.fresh) {
+            Duration::ZERO
+        } else {
+            Refresh::gap(planned.fresh, measured.max(cost), self.policy.beta, self.draw)
+        };
+        let value = Value {
             version: self.lease.token,
             since,
             content,
             stored_at: When::now(),
-            fresh_until: When::after(planned.fresh).at_most(self.settled(tags.as_deref().unwrap_or_default())),
+            fresh_until: When::after(planned.fresh).at_most(settled),
             stale_while_revalidate: planned.stale_while_revalidate.into(),
             stale_if_error: planned.stale_if_error.into(),
             labels: Labels::of(tags, self.lease.traceparent.clone()),
+        };
+        Draft {
+            value: Some(value),
+            trouble: None,
+            cost: cost.into(),
+            refresh: self.view.entry.refresh.with_gap(gap),
+            ..self.draft()
         }
     }
 
