@@ -30,6 +30,7 @@ mod generation;
 mod ids;
 mod invalidate;
 mod later;
+mod level;
 mod lifetime;
 mod offer;
 mod outcome;
@@ -57,6 +58,7 @@ pub use entry::{
 pub use generation::{Generation, Generations, Verdict};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};
+pub use level::{CHOICES, HEAVY_CHOICES, Ledger, Plan, level};
 pub use lifetime::{Expiry, Lifetimes, Planned, smooth};
 pub use offer::{Dropped, Offer, OfferDecision, Why, offer};
 pub use outcome::{
@@ -69,6 +71,6 @@ pub use policy::{
 pub use reentry::Reentry;
 pub use refresh::{FIRST_COST, Refresh, known_cost, wanted};
 pub use renew::{give_back, renew, revoke};
-pub use report::{Outcome, Report, accepted, report};
+pub use report::{Outcome, Report, accepted, next_rebuild, report};
 pub use time::{Rough, Span, StoreTime, When, micros};
 pub use view::{Band, Standing, View};

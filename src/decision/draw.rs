@@ -28,7 +28,7 @@ pub enum Purpose {
     Refresh = 6,
     /// In which order the choices of a levelled lifetime are looked at.
     Level = 7,
-    /// Within which part of its share of the range a choice lies.
+    /// Further draws to choose from.
     Choice = 8,
     /// How long a circuit stays open.
     Circuit = 9,
@@ -54,6 +54,14 @@ impl Draw {
         Draw {
             secret: self.secret,
             seed: unmix(bits).wrapping_sub((purpose as u64).wrapping_mul(STEP)),
+        }
+    }
+
+    /// One of many draws that have nothing to do with each other, nor with this one.
+    pub fn other(self, purpose: Purpose, number: u64) -> Draw {
+        Draw {
+            secret: self.secret,
+            seed: mix(self.bits(purpose).wrapping_add(number)),
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Body, Content, Draft, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Planned, Policy, Refresh, Rejection,
-    ReportAnswer, ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, smooth,
+    Body, Content, Draft, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Plan, Planned, Policy, Refresh, Rejection,
+    ReportAnswer, ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, known_cost, smooth,
 };
 
 /// A report about a key.
@@ -134,6 +134,29 @@ pub fn accepted(view: &View<'_>, id: LeaseId, policy: &Policy) -> ReportAnswer {
     }
 }
 
+/// When the value that a report brings would want to be rebuilt if it were decided with this draw, and at what cost: for choosing the
+/// draw. `None` where it brings none that stays.
+pub fn next_rebuild(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> Option<Plan> {
+    let content = match &report.outcome {
+        Outcome::Built(content) => content,
+        Outcome::NotModified => &view.entry.value.as_ref()?.content,
+        Outcome::Failed { .. } | Outcome::Abandoned => return None,
+    };
+    let ended = Ended {
+        view,
+        lease: view.lease_of(report.lease)?,
+        report,
+        policy,
+        draw,
+    };
+    let (fresh, (measured, cost)) = (ended.planned(content).fresh, ended.costs());
+    let gap = ended.gap(fresh, measured.max(cost));
+    (!fresh.is_zero()).then(|| Plan {
+        at: view.now.after(fresh - gap),
+        cost: known_cost(cost, fresh),
+    })
+}
+
 /// Why a lease that is not here is not.
 fn why_not(view: &View<'_>, report: &Report) -> Rejection {
     let token = report.lease.token;
@@ -244,19 +267,14 @@ impl Ended<'_> {
 
     /// The entry with a value instead of the lease.
     fn stored(&self, content: Content, since: Seq, tags: Option<Arc<[Tag]>>) -> Draft {
-        let planned = match content {
-            _ if self.report.do_not_store => Planned::nothing(),
-            _ if self.report.lifetimes.fresh_ttl == Some(Duration::ZERO) => Planned::nothing(),
-            Content::NotFound => Planned::negative(self.policy, self.report.lifetimes, self.draw),
-            Content::Bytes(_) | Content::External(_) => Planned::value(self.policy, self.report.lifetimes, self.draw),
-        };
         let (measured, cost) = self.costs();
         let settled = self.settled(tags.as_deref().unwrap_or_default());
+        let planned = self.planned(&content);
         // What is built before its origin has settled must be built again after that: to do it a moment before would be in vain.
         let gap = if settled <= self.view.now.after(planned.fresh) {
             Duration::ZERO
         } else {
-            Refresh::gap(planned.fresh, measured.max(cost), self.policy.beta, self.draw)
+            self.gap(planned.fresh, measured.max(cost))
         };
         let value = Value {
             version: self.lease.token,
@@ -275,6 +293,20 @@ impl Ended<'_> {
             refresh: self.view.entry.refresh.with_gap(gap),
             ..self.draft()
         }
+    }
+
+    fn planned(&self, content: &Content) -> Planned {
+        match content {
+            _ if self.report.do_not_store => Planned::nothing(),
+            _ if self.report.lifetimes.fresh_ttl == Some(Duration::ZERO) => Planned::nothing(),
+            Content::NotFound => Planned::negative(self.policy, self.report.lifetimes, self.draw),
+            Content::Bytes(_) | Content::External(_) => Planned::value(self.policy, self.report.lifetimes, self.draw),
+        }
+    }
+
+    /// How long before the end of freshness the refresh begins.
+    fn gap(&self, fresh: Duration, cost: Duration) -> Duration {
+        Refresh::gap(fresh, cost, self.policy.beta, self.draw)
     }
 
     /// The origin's replicas may have lagged when this was built: then it is fresh at most until they have caught up.

@@ -9,6 +9,7 @@ mod endings;
 mod fencing;
 mod invalidation;
 mod keeping_off;
+mod levels;
 mod lifetimes;
 mod offers;
 mod properties;

@@ -179,7 +179,7 @@ pub fn invalidate_wins(seen: &Seen<'_>) -> Checked {
     Ok(())
 }
 
-/// While a value is certainly fresh, nobody is granted a rebuild who did not insist.
+/// While a value is certainly fresh and its refresh not due, nobody is granted a rebuild who did not insist.
 pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>) -> Checked {
     for call in seen.calls {
         let Some((asked, answered, _)) = call.granted() else {
@@ -192,11 +192,11 @@ pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>) -> Checked {
             let Some((report, reported, version)) = other.accepted() else {
                 continue;
             };
-            let fresh_for = match &other.ended {
+            let left_alone_for = match &other.ended {
                 Some((_, Ended::Reported(reported))) => match &reported.answer {
                     ReportAnswer::Accepted {
                         expiry: Some(expiry), ..
-                    } => expiry.fresh_for,
+                    } => expiry.refresh_in.unwrap_or(expiry.fresh_for),
                     _ => continue,
                 },
                 _ => continue,
@@ -204,10 +204,10 @@ pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>) -> Checked {
             let fresh = report.key == asked.key
                 && version.is_some()
                 && reported.place < call.invoked.place
-                && other.invoked.at + fresh_for.as_micros() as u64 > answered.at;
+                && other.invoked.at + left_alone_for.as_micros() as u64 > answered.at;
             let touched = seen.calls.iter().any(|touch| may_undo(touch, other, call, version));
             if fresh && !touched {
-                let what = format!("a rebuild although it is fresh:\n  {other:?}\n  {call:?}");
+                let what = format!("a rebuild although it is fresh and not due:\n  {other:?}\n  {call:?}");
                 return Err(violation(Promise::BoundedRebuilds, what));
             }
         }
