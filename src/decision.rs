@@ -23,10 +23,13 @@
 mod acquire;
 mod ask;
 mod backoff;
+mod budget;
+mod circuit;
 mod degraded;
 mod draw;
 mod entry;
 mod generation;
+mod hot;
 mod ids;
 mod invalidate;
 mod later;
@@ -49,6 +52,8 @@ mod tests;
 pub use acquire::{acquire, behind, facts, granted, lease_length, trouble};
 pub use ask::{Ask, Intent, TOKEN_AHEAD, tags_asked};
 pub use backoff::{fan, scattered};
+pub use budget::{Budget, Class, Line, TAKE_UP};
+pub use circuit::{Circuit, CircuitEffect, CircuitEvent, Ending};
 pub use degraded::DEGRADED_LIFE;
 pub use draw::{Draw, Purpose};
 pub use entry::{
@@ -56,6 +61,7 @@ pub use entry::{
     Stamp, Stored, Trouble, Value,
 };
 pub use generation::{Generation, Generations, Verdict};
+pub use hot::{COUNTERS, HALF_LIFE, Hint, Hot, Sketch};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};
 pub use level::{CHOICES, HEAVY_CHOICES, Ledger, Plan, level};

@@ -4,9 +4,12 @@
 mod acquire;
 mod arbitrary;
 mod asking;
+mod budgets;
+mod circuits;
 mod confirming;
 mod endings;
 mod fencing;
+mod hots;
 mod invalidation;
 mod keeping_off;
 mod levels;
