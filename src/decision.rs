@@ -18,6 +18,9 @@
 //! | the decision table | [`acquire`] |
 //! | how a lease ends | [`report()`], [`invalidate()`], [`revoke`], [`give_back`] |
 //! | how long a value lives | [`Planned`], [`Expiry`], [`Jitter`] |
+//! | when it is refreshed ahead, and by whom | [`Refresh`], [`offer()`], [`wanted`] |
+//! | how rebuilds are spread, and held back | [`level()`], [`Ledger`]; [`Budget`], [`Circuit`], [`without_place`], [`circuit_open`] |
+//! | which keys are asked for most | [`Sketch`] |
 //! | what changes while the store does not answer, and after | [`DEGRADED_LIFE`], [`Reentry`] |
 
 mod acquire;
@@ -29,6 +32,7 @@ mod degraded;
 mod draw;
 mod entry;
 mod generation;
+mod held_back;
 mod hot;
 mod ids;
 mod invalidate;
@@ -61,6 +65,7 @@ pub use entry::{
     Stamp, Stored, Trouble, Value,
 };
 pub use generation::{Generation, Generations, Verdict};
+pub use held_back::{circuit_open, without_place};
 pub use hot::{COUNTERS, HALF_LIFE, Hint, Hot, Sketch};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};

@@ -95,6 +95,7 @@ fn keep_off(trouble: &Trouble, left: Duration, draw: Draw) -> KeepOff {
         retry_after: fan(left, draw).min(LONGEST),
         failures: trouble.failures,
         message: trouble.message.clone(),
+        circuit_open: false,
     }
 }
 

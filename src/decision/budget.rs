@@ -160,7 +160,11 @@ impl Budget {
     }
 
     fn let_in(&mut self, now: StoreTime) -> Option<Key> {
-        let key = if self.is_free() { self.line.next()? } else { return None };
+        let key = if self.is_free() {
+            self.line.take_first()?
+        } else {
+            return None;
+        };
         let place = Place {
             token: Seq::NONE,
             until: now.after(TAKE_UP),
@@ -211,7 +215,7 @@ impl Line {
     }
 
     /// Takes the first out of the line.
-    pub fn next(&mut self) -> Option<Key> {
+    pub fn take_first(&mut self) -> Option<Key> {
         let (_, key) = self.row.pop_first()?;
         self.standing.remove(&key);
         Some(key)

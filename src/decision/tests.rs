@@ -9,6 +9,7 @@ mod circuits;
 mod confirming;
 mod endings;
 mod fencing;
+mod held_back;
 mod hots;
 mod invalidation;
 mod keeping_off;

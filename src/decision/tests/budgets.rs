@@ -38,7 +38,7 @@ fn whoever_has_nothing_goes_first_and_within_a_class_who_came_first() {
     line.leave(&key(7));
     assert_eq!((line.len(), line.first()), (5, Some((&key(3), OnMiss))));
     assert_eq!(
-        names(std::iter::from_fn(|| line.next())),
+        names(std::iter::from_fn(|| line.take_first())),
         ["k3", "k5", "k6", "k2", "k1"]
     );
     assert!(line.is_empty() && line.first().is_none());

@@ -60,7 +60,7 @@ pub fn backoff(pause: KeepOff) -> proto::Backoff {
         retry_after: Some(length(pause.retry_after)),
         failures: small(pause.failures),
         message: pause.message.as_ref().to_owned(),
-        circuit_open: false,
+        circuit_open: pause.circuit_open,
     }
 }
 

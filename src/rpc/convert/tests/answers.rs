@@ -149,13 +149,14 @@ fn busy_backoff_and_miss_are_told() {
         retry_after: Duration::from_secs(2),
         failures: u32::MAX,
         message: Arc::from("503"),
+        circuit_open: true,
     };
     let Some(Decision::Backoff(told)) = answered(Answer::KeepOff(pause), None) else {
         panic!("it is a pause");
     };
     assert_eq!(
         (told.failures, told.message.as_str(), told.circuit_open),
-        (i32::MAX, "503", false)
+        (i32::MAX, "503", true)
     );
     assert_eq!(answered(Answer::Miss, None), Some(Decision::Miss(proto::Miss {})));
 }
