@@ -110,6 +110,56 @@ fn a_filter_keeps_keys_that_are_asked_for_once_from_driving_others_out() {
     }
 }
 
+/// Full, with every counter at its key's number.
+fn full() -> Sketch {
+    let mut sketch = Sketch::new(1);
+    for number in (1..=COUNTERS).rev() {
+        sketch.hit(&key(number), 300 + number as u64, START);
+    }
+    sketch
+}
+
+#[test]
+fn it_is_the_least_counter_that_a_new_key_takes_over() {
+    let mut sketch = full();
+    for round in 1..=COUNTERS / 2 {
+        sketch.hit(&key(1_000 + round), 10_000, START);
+        let told = counts(&sketch, 1.0);
+        assert!(
+            !told.contains_key(&key(round)) && told.contains_key(&key(round + 1)),
+            "after {round}"
+        );
+    }
+}
+
+#[test]
+fn what_a_key_may_be_too_high_by_makes_it_not_hot() {
+    let mut sketch = full();
+    sketch.hit(&key(1_000), 300, START);
+    // Some key shares the cell, and looks as if it had been asked for 900 times.
+    let (mut shares, number) = (2_000..)
+        .map(|number| {
+            let mut sketch = sketch.clone();
+            sketch.hit(&key(number), 600, START);
+            (sketch, number)
+        })
+        .find(|(sketch, _)| sketch.top(1, START)[0].error > 0.0)
+        .expect("some key does");
+    let (all, seen) = (shares.rate(START), shares.top(1, START).remove(0));
+    assert!(seen.key == key(number) && seen.rate > seen.error, "{seen:?} of {all}");
+    // A hundredth of all is 1,100.
+    for (asked, seems, hot) in [(900, 1_200, false), (1_200, 1_500, true)] {
+        shares.hit(&key(number), 300, START);
+
+        let share = shares.top(1, START)[0].rate / shares.rate(START);
+        assert!(
+            (share * 110_596.0 / f64::from(seems) - 1.0).abs() < 0.02,
+            "{asked}: {share}"
+        );
+        assert_eq!(shares.hint(&key(number), START).hot, hot, "{asked}");
+    }
+}
+
 proptest! {
     #[test]
     fn with_decay_the_bounds_hold_for_weighed_asks(seed: u64, exponent in 0.0..1.5_f64, pause in 0..200_u64) {
