@@ -1,10 +1,10 @@
 //! `drover bench`: what a call, a parked waiter, an event and an entry cost, beside a bare tonic server that does the same traffic.
 //!
-//! *Owns* the command line of the bench, the list of cases and their order. A case lives in one file: `calls` (a, b, g),
-//! `herd` (c, d), `fanout` (e), `memory` (f), and on a Redis of the bench's own `shared` (h, i), `trips` (j), `partitions` (k); for these
-//! `redis` starts the servers, `monitor` sees what they are sent, `lesson` learns drover's trips and `replay` has the bare service make
-//! them too. The rest is what all share: `side` (a server under test and what it uses),
-//! `bare` (the service to compare with), `load` (the closed loop) and `lane` (what runs in it), `wire` (drover's requests), `report` (figures and targets).
+//! *Owns* the list of cases and their order; `args` has the command line. A case lives in one file: `calls` (a, b, g), `herd` (c, d),
+//! `fanout` (e), `memory` (f), and on a Redis of the bench's own `shared` (h, i), `trips` (j), `partitions` (k). For these `redis` starts
+//! the servers, `monitor` sees what they are sent, `lesson` learns drover's trips and `replay` has the bare service make them too. The
+//! rest is what all share: `side` (a server under test and what it uses), `bare` (the service to compare with), `load` (the closed loop)
+//! and `lane` (what runs in it), `wire` (drover's requests), `report` (figures and targets).
 //!
 //! *Why two processes:* a server's cost a call can only be read where nobody else works, so both servers are children of the
 //! bench, started from the same binary: same allocator, same runtime, same transport. In-process benches were rejected: they
@@ -17,15 +17,14 @@
 )]
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 
+mod args;
 mod bare;
 mod calls;
 mod fanout;
@@ -47,171 +46,13 @@ mod unit;
 mod usage;
 mod wire;
 
+pub use args::Args;
+use args::Case;
 use report::{CaseReport, Report, Settings};
 use side::Side;
 
 /// Exit code of `--check` when something was measured and missed its target.
 const MISSED: u8 = 3;
-
-/// Measure drover against a bare tonic server that carries the same traffic.
-///
-/// Both servers run as processes of their own on this machine, from this binary, and take turns under the same closed loop: the
-/// same connections, the same calls in flight, messages of the same size. A figure is the median of the interleaved pairs.
-/// With --server the calls go to a server that runs already; then there is nothing to compare with and only what a client sees
-/// is reported.
-#[derive(clap::Args, Debug, Clone)]
-#[command(after_long_help = EXAMPLES)]
-pub struct Args {
-    /// What to measure: letters, separated by commas.
-    #[arg(long, value_name = "CASES", value_enum, value_delimiter = ',', default_value = "all")]
-    case: Vec<Case>,
-
-    /// Measure this server (HOST:PORT) instead of starting one; (f) to (k) are left out.
-    #[arg(long, value_name = "ADDR", value_parser = server_address, help_heading = "Server")]
-    server: Option<String>,
-
-    /// Namespace that the keys are in; with --server, one that may be written to.
-    #[arg(long, value_name = "NAME", default_value = "bench", help_heading = "Server")]
-    namespace: String,
-
-    /// Worker threads of each server [default: one a core].
-    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Server")]
-    workers: Option<usize>,
-
-    /// A further argument for `drover serve`; may be repeated: --serve-arg=--config --serve-arg=FILE.
-    #[arg(
-        long,
-        value_name = "ARG",
-        allow_hyphen_values = true,
-        conflicts_with = "server",
-        help_heading = "Server"
-    )]
-    serve_arg: Vec<String>,
-
-    /// What is started as Redis in (h) to (k): redis-server or valkey-server.
-    #[arg(
-        long,
-        value_name = "PROGRAM",
-        default_value = "redis-server",
-        help_heading = "Server"
-    )]
-    redis_server: PathBuf,
-
-    /// Interleaved pairs of runs (drover, bare, drover, bare …) of each case.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Load")]
-    pairs: u32,
-
-    /// Calls a run in (a), (b), (g) and (h).
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..), help_heading = "Load")]
-    calls: u64,
-
-    /// A run in (a), (b), (g) and (h) ends after this time, whatever it has reached.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = humantime::parse_duration, help_heading = "Load")]
-    max_time: Duration,
-
-    /// Connections in (a), (b), (g) and (h); replicas share them.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive, help_heading = "Load")]
-    connections: usize,
-
-    /// Calls in flight on each of these connections.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = positive, help_heading = "Load")]
-    concurrency: usize,
-
-    /// Bytes of a value, at most 3 MiB. Small values are the hard case: nothing hides the fixed cost of a call.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=3 << 20), help_heading = "Load")]
-    value_bytes: u32,
-
-    /// Idle entries in (f), and the large population in (g).
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10_000..=100_000_000), help_heading = "Load")]
-    keys: u64,
-
-    /// Callers parked on one key in (c), (f) and (j).
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = positive, help_heading = "Load")]
-    waiters: usize,
-
-    /// Watchers in (e).
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = positive, help_heading = "Load")]
-    watchers: usize,
-
-    /// Connections that the waiters and the watchers share.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = positive, help_heading = "Load")]
-    herd_connections: usize,
-
-    /// Print one JSON document instead of tables.
-    #[arg(long, help_heading = "Output")]
-    json: bool,
-
-    /// Exit with 3 if a target is missed.
-    #[arg(long, help_heading = "Output")]
-    check: bool,
-
-    /// Be the bare server: print the address, serve until standard input closes.
-    #[arg(long, hide = true)]
-    bare_server: bool,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  drover bench                                   everything, a few minutes
-  drover bench --case a,b --pairs 9              the cost of a call, more closely
-  drover bench --case c --waiters 2000           a smaller herd
-  drover bench --case redis                      replicas that share a Redis: (h) to (k)
-  drover bench --server 10.0.0.7:7117 --case a   a server that runs already
-  drover bench --json --check > bench.json       for a gate
-
-Exit codes:
-  0  measured    1  something failed    2  wrong usage    3  a target was missed (--check)";
-
-/// One measured case.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Case {
-    /// AcquireRebuild of a fresh key: server CPU a call
-    A,
-    /// AcquireRebuild + ReportValue over distinct keys: server CPU a call
-    B,
-    /// Callers parked on one key: from the report to the last answer
-    C,
-    /// From a report to one waiter's answer
-    D,
-    /// One invalidation to all watchers
-    E,
-    /// Memory of an idle entry and of a parked waiter
-    F,
-    /// (a) and (b) with 1,000 and with very many keys
-    G,
-    /// (b) with the store in Redis, at one and at two replicas: calls a second
-    H,
-    /// From a report at one replica to the answer of a waiter at another
-    I,
-    /// Trips to Redis for callers parked on one key at three replicas
-    J,
-    /// Invalidation of a tag with 1 and with 16 partitions
-    K,
-    /// Those that need a Redis: h, i, j, k
-    Redis,
-    /// All of them
-    All,
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// HOST:PORT, also written as a URL; answers what a channel takes.
-fn server_address(text: &str) -> Result<String, String> {
-    let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-    let port = bare
-        .rsplit_once(':')
-        .and_then(|(host, port)| (!host.is_empty()).then(|| port.parse::<u16>()));
-    match port {
-        Some(Ok(port)) if port > 0 => Ok(bare.to_owned()),
-        _ => Err("expected HOST:PORT, for instance 127.0.0.1:7117".to_owned()),
-    }
-}
 
 /// Measures, prints to standard output, and answers the exit code.
 ///
@@ -285,39 +126,6 @@ async fn measure(args: &Args) -> anyhow::Result<Report> {
         report.cases.push(measured);
     }
     Ok(report)
-}
-
-impl Case {
-    const fn letter(self) -> char {
-        match self {
-            Self::A => 'a',
-            Self::B => 'b',
-            Self::C => 'c',
-            Self::D => 'd',
-            Self::E => 'e',
-            Self::F => 'f',
-            Self::G => 'g',
-            Self::H => 'h',
-            Self::I => 'i',
-            Self::J => 'j',
-            Self::K => 'k',
-            Self::Redis | Self::All => '*',
-        }
-    }
-
-    /// What is measured needs processes that the bench has started.
-    const fn needs_process(self) -> bool {
-        matches!(self, Self::F | Self::G) || self.needs_redis()
-    }
-
-    const fn needs_redis(self) -> bool {
-        matches!(self, Self::H | Self::I | Self::J | Self::K)
-    }
-
-    /// It stands for several.
-    const fn is_group(self) -> bool {
-        matches!(self, Self::Redis | Self::All)
-    }
 }
 
 /// What every case gets: the command line and the words of this run.
@@ -468,18 +276,6 @@ mod tests {
             Err("case (g) is about servers that the bench has started: leave out --server".to_owned())
         );
         Ok(())
-    }
-
-    #[test]
-    fn an_address_needs_host_and_port() {
-        assert_eq!(
-            server_address("http://localhost:7117/"),
-            Ok("localhost:7117".to_owned())
-        );
-        assert_eq!(server_address("[::1]:7117"), Ok("[::1]:7117".to_owned()));
-        for wrong in ["localhost", ":7117", "localhost:0", "localhost:70000", ""] {
-            assert!(server_address(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | to follow | read |
 //! |---|---|
 //! | a question | [`Coordinator::acquire`], `ask` and `grant`; then `parked` for the caller's side and `flight` for the queue's |
-//! | a store that does not answer | `degraded` |
+//! | a store that does not answer | `degraded`, and `losses` for what it knows |
 //! | a report or a renewal | `report` |
 //! | an invalidation | `invalidate` |
 //! | what operators see | `inspect` |
@@ -25,6 +25,7 @@ mod flights;
 mod grant;
 mod inspect;
 mod invalidate;
+mod losses;
 mod parked;
 mod report;
 
@@ -36,8 +37,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::ask::Asked;
-use self::degraded::{Ears, Losses};
+use self::degraded::Ears;
 use self::flights::Flights;
+use self::losses::Losses;
 use self::parked::Patience;
 use crate::config::Policies;
 use crate::decision::{Answer, Key, Policy};
@@ -176,7 +178,7 @@ impl Coordinator {
         }
         match Box::pin(self.ask(request, policy, patience)).await {
             Ok(Asked::Answered(acquired)) => Ended::With(Ok(acquired)),
-            Ok(Asked::Waits { on, when_over }) => self.park(request, on, Box::new(when_over), policy, patience).await,
+            Ok(Asked::Waits(waits)) => self.park(request, Box::new(waits), policy, patience).await,
             Err(error) => self.ended_with(&request.key, error),
         }
     }

@@ -64,7 +64,7 @@ pub use entry::{
     Cause, Content, Draft, Drafted, Entry, HAND_OVER, Labels, Lease, Mark, Number, REMEMBER_REPORT, Reported, Stage,
     Stamp, Stored, Trouble, Value,
 };
-pub use generation::{Generation, Generations, Verdict};
+pub use generation::{Generation, Generations, SOFT_KEPT, Verdict};
 pub use held_back::{circuit_open, without_place};
 pub use hot::{COUNTERS, HALF_LIFE, Hint, Hot, Sketch};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};

@@ -15,6 +15,7 @@
 mod cells;
 mod exposition;
 mod instruments;
+mod shared;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use cells::{CELLS, Cell, ERRORS, error_index};
 use tally::Tallies;
 
 pub use exposition::Exposition;
+pub use shared::{CallTimes, Shared};
 pub use tally::NAMED;
 
 /// What a replica counts. One for each server, shared by whoever has something to tell.
@@ -39,6 +41,8 @@ pub struct Metrics {
     tallies: Tallies<CELLS>,
     errors: [AtomicU64; ERRORS.len()],
     levels: OnceLock<Box<dyn Fn() -> Levels + Send + Sync>>,
+    shared: OnceLock<Box<dyn Fn() -> Shared + Send + Sync>>,
+    call_times: CallTimes,
     wait: Histogram<f64>,
     rebuild: Histogram<f64>,
 }
@@ -69,6 +73,8 @@ impl Metrics {
             tallies: Tallies::new(),
             errors: Default::default(),
             levels: OnceLock::new(),
+            shared: OnceLock::new(),
+            call_times: CallTimes::new(meter),
             wait: instruments::wait(meter),
             rebuild: instruments::rebuild(meter),
         });
@@ -132,6 +138,16 @@ impl Metrics {
     /// From now on the levels come from here; asked at each scrape, several times, so it must be cheap. Only the first call counts.
     pub fn observe(&self, levels: impl Fn() -> Levels + Send + Sync + 'static) {
         let _ = self.levels.set(Box::new(levels));
+    }
+
+    /// From now on there is a store that replicas share, and this is how it is. Only the first call counts.
+    pub fn observe_shared(&self, shared: impl Fn() -> Shared + Send + Sync + 'static) {
+        let _ = self.shared.set(Box::new(shared));
+    }
+
+    /// For who calls a shared store.
+    pub fn call_times(&self) -> CallTimes {
+        self.call_times.clone()
     }
 
     fn count(&self, namespace: &str, cell: Cell) {

@@ -1,8 +1,9 @@
 //! The bare tonic service that drover is compared with, and its client.
 //!
 //! *Owns* methods with messages of any wanted size: `Echo` (unary), `Subscribe` (server stream) and `Publish` (unary, one message to
-//! every subscriber); and, once it was told how by `Learn`, `Grant`, `Report` and `Wait`, which make drover's trips to Redis. It is what a person would write who wants nothing but the traffic: no allocation for an answer
-//! (all are cut from one buffer), no boxed future a handler, a plain broadcast channel behind the streams.
+//! every subscriber); and, once it was told how by `Learn`, `Grant`, `Report` and `Wait`, which make drover's trips to Redis. It is
+//! what a person would write who wants nothing but the traffic: no allocation for an answer (all are cut from one buffer), no boxed future
+//! for a handler that need not wait, a plain broadcast channel behind the streams.
 //!
 //! *Why by hand:* generated code needs a `.proto`, and everything under `proto/` is a promise to callers.
 
@@ -15,23 +16,26 @@ use std::task::{Context, Poll};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::uri::PathAndQuery;
-use prost::Message;
 use tokio::sync::broadcast;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::body::Body;
-use tonic::transport::{Channel, Server, server::TcpIncoming};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::transport::{Server, server::TcpIncoming};
+use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 use super::replay::Replay;
-use super::wire::Exchange;
+
+mod client;
+mod messages;
+
+pub use client::Client;
+pub use messages::{Ask, Blob};
 
 /// The largest answer that can be asked for: above every message that drover's transport lets through.
 const LARGEST: usize = 5 << 20;
 /// Messages that a subscriber may lag behind.
-const BACKLOG: usize = 1024;
+const BACKLOG: usize = 1 << 16;
 
 const ECHO: &str = "/drover.bench.Bare/Echo";
 const PUBLISH: &str = "/drover.bench.Bare/Publish";
@@ -41,88 +45,6 @@ const GRANT: &str = "/drover.bench.Bare/Grant";
 const REPORT: &str = "/drover.bench.Bare/Report";
 const WAIT: &str = "/drover.bench.Bare/Wait";
 const WAITING: &str = "/drover.bench.Bare/Waiting";
-
-/// A request: as long as wanted, and it says how long the answers shall be.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Ask {
-    /// Fills the request up.
-    #[prost(bytes = "bytes", tag = "1")]
-    pub payload: Bytes,
-    /// Payload of the answer, in bytes.
-    #[prost(uint32, tag = "2")]
-    pub answer: u32,
-    /// Payload of the message that is published, in bytes.
-    #[prost(uint32, tag = "3")]
-    pub event: u32,
-    /// What a call to Redis is about.
-    #[prost(bytes = "bytes", tag = "4")]
-    pub key: Bytes,
-    /// Of the grant that is reported.
-    #[prost(fixed64, tag = "5")]
-    pub revision: u64,
-}
-
-/// An answer or an event.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Blob {
-    /// Zeros.
-    #[prost(bytes = "bytes", tag = "1")]
-    pub payload: Bytes,
-    /// Of a grant.
-    #[prost(fixed64, tag = "2")]
-    pub revision: u64,
-}
-
-/// What a revision takes in a message.
-const REVISION: usize = 9;
-
-impl Ask {
-    /// A request that takes `request` bytes encoded, for an answer that takes `answer` bytes, and an event that takes `event`.
-    /// Where no payload gives exactly that length, one byte less.
-    pub fn sized(request: usize, answer: usize, event: usize) -> Self {
-        let small = |bytes| u32::try_from(payload_of(bytes)).unwrap_or(u32::MAX);
-        let ask = Self {
-            answer: small(answer),
-            event: small(event),
-            ..Self::default()
-        };
-        ask.filled_up_to(request)
-    }
-
-    /// A request about a key that is answered with a revision.
-    pub fn about(key: String, sizes: Exchange) -> Self {
-        let ask = Self {
-            key: key.into(),
-            ..Self::sized(0, sizes.answer.saturating_sub(REVISION), 0)
-        };
-        ask.filled_up_to(sizes.request)
-    }
-
-    /// A request about a grant of this revision.
-    pub fn about_grant(key: String, revision: u64, sizes: Exchange) -> Self {
-        let ask = Self {
-            key: key.into(),
-            revision,
-            ..Self::sized(0, sizes.answer, 0)
-        };
-        ask.filled_up_to(sizes.request)
-    }
-
-    fn filled_up_to(mut self, request: usize) -> Self {
-        self.payload = Bytes::new();
-        self.payload = Bytes::from(vec![0; payload_of(request.saturating_sub(self.encoded_len()))]);
-        self
-    }
-}
-
-/// Length of the payload that makes a field of `field` bytes: its tag, the length as a varint, and itself.
-fn payload_of(field: usize) -> usize {
-    let mut payload = field.saturating_sub(2);
-    while 1 + prost::length_delimiter_len(payload) + payload > field.max(2) {
-        payload -= 1;
-    }
-    payload
-}
 
 /// The service.
 #[derive(Clone)]
@@ -333,103 +255,12 @@ async fn serve(incoming: TcpIncoming) -> anyhow::Result<()> {
         .context("the bare server failed")
 }
 
-/// Calls the bare service over one channel.
-#[derive(Clone)]
-pub struct Client(tonic::client::Grpc<Channel>);
-
-impl Client {
-    /// Over this connection.
-    pub fn new(channel: Channel) -> Self {
-        Self(tonic::client::Grpc::new(channel))
-    }
-
-    /// One unary call.
-    pub async fn echo(&mut self, ask: Ask) -> Result<Blob, Status> {
-        self.unary(ask, ECHO).await
-    }
-
-    /// One message to every subscriber.
-    pub async fn publish(&mut self, ask: Ask) -> Result<Blob, Status> {
-        self.unary(ask, PUBLISH).await
-    }
-
-    /// Tells how it is to make drover's trips.
-    pub async fn learn(&mut self, lesson: Bytes) -> Result<Blob, Status> {
-        let ask = Ask {
-            payload: lesson,
-            ..Ask::default()
-        };
-        self.unary(ask, LEARN).await
-    }
-
-    /// A grant's trip; answers its revision.
-    pub async fn grant(&mut self, ask: Ask) -> Result<Blob, Status> {
-        self.unary(ask, GRANT).await
-    }
-
-    /// A report's trip.
-    pub async fn report(&mut self, ask: Ask) -> Result<Blob, Status> {
-        self.unary(ask, REPORT).await
-    }
-
-    /// Until a report of the key, at any of the servers.
-    pub async fn wait(&mut self, ask: Ask) -> Result<Blob, Status> {
-        self.unary(ask, WAIT).await
-    }
-
-    /// How many wait.
-    pub async fn waiting(&mut self) -> Result<u64, Status> {
-        Ok(self.unary(Ask::default(), WAITING).await?.revision)
-    }
-
-    /// What is published from now on.
-    pub async fn subscribe(&mut self) -> Result<Streaming<Blob>, Status> {
-        self.ready().await?;
-        let path = PathAndQuery::from_static(SUBSCRIBE);
-        let answer = self
-            .0
-            .server_streaming(Request::new(Ask::default()), path, codec())
-            .await?;
-        Ok(answer.into_inner())
-    }
-
-    async fn unary(&mut self, ask: Ask, path: &'static str) -> Result<Blob, Status> {
-        self.ready().await?;
-        let answer = self
-            .0
-            .unary(Request::new(ask), PathAndQuery::from_static(path), codec())
-            .await?;
-        Ok(answer.into_inner())
-    }
-
-    async fn ready(&mut self) -> Result<(), Status> {
-        self.0
-            .ready()
-            .await
-            .map_err(|error| Status::unavailable(error.to_string()))
-    }
-}
-
-fn codec() -> ProstCodec<Ask, Blob> {
-    ProstCodec::default()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::wire::Exchange;
     use super::*;
+    use prost::Message as _;
     use tokio::task::JoinSet;
-
-    #[test]
-    fn a_request_has_the_encoded_length_that_was_asked_for() {
-        for request in [20, 64, 128, 133, 300, 5_000, 1 << 20] {
-            let ask = Ask::sized(request, 90, 0);
-            let found = ask.encoded_len();
-            assert!(
-                found == request || found + 1 == request,
-                "{found} bytes instead of {request}"
-            );
-        }
-    }
 
     #[test]
     fn an_answer_has_the_encoded_length_that_was_asked_for() {

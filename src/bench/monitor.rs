@@ -30,6 +30,11 @@ impl Sent {
             .map_or_else(String::new, |word| String::from_utf8_lossy(word).to_uppercase())
     }
 
+    /// Whether it runs a script.
+    pub fn calls_a_script(&self) -> bool {
+        matches!(self.name().as_str(), "EVALSHA" | "EVAL")
+    }
+
     /// Whether a word holds this.
     pub fn mentions(&self, what: &[u8]) -> bool {
         self.words

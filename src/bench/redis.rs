@@ -124,7 +124,7 @@ impl Redis {
         let mut sum = 0;
         for node in &self.nodes {
             let stats = text(&node.ask(::redis::cmd("INFO").arg("commandstats")).await?);
-            sum += calls(&stats, "evalsha");
+            sum += calls(&stats, "evalsha") + calls(&stats, "eval");
         }
         Ok(sum)
     }

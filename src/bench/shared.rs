@@ -6,7 +6,7 @@
 //! *Why throughput and not CPU a call*: with a store elsewhere a call is mostly waiting, and what the callers see is what counts.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -27,6 +27,7 @@ use super::side::Side;
 use super::stats::Pair;
 use super::unit::Unit;
 use super::wire::{Coordinator, Exchange};
+use crate::proto::watch_response::Event;
 
 /// Of the bare service's calls a second.
 const CALLS: Target = Target::RatioAtLeast(0.8);
@@ -34,9 +35,9 @@ const CALLS: Target = Target::RatioAtLeast(0.8);
 const TRIPS: Target = Target::RatioAtMost(1.05);
 /// From a report at one replica to the answer of a waiter at another.
 const WAKE_UP: Target = Target::AtMost(5e6);
-/// Calls over which trips are counted.
+/// Calls over which trips are counted; no more than a run makes.
 const COUNTED: u64 = 4_000;
-/// Wake-ups of a run in (i).
+/// Wake-ups of a run in (i); no more than a run makes calls.
 const WAKE_UPS: u64 = 500;
 /// A caller must be parked, and a watcher live, within this.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -97,10 +98,10 @@ async fn one_setting(
     let lesson = lesson::record(bench, &redis, &drover).await?;
     let bare = Side::bares(setting.replicas, bench.workers).await?;
     lesson::teach(&bare, &lesson).await?;
-    let mut watching = JoinSet::new();
+    let mut watching = None;
     if setting.watched {
         lesson::record_refreshed(&redis, &lesson).await?;
-        watch(bench, &drover, &bare, &mut watching).await?;
+        watching = Some(Watching::open(bench, &drover, &bare).await?);
     }
     let lane = Lane::open(bench, &drover).await?;
     let keys = Keys::Distinct('h', Arc::new(AtomicU64::new(0)));
@@ -109,11 +110,11 @@ async fn one_setting(
     let runs = compared(bench, (&lane, work.clone()), (Some(&bare), replays.clone()), progress).await?;
     let beside = Lane::open(bench, &bare).await?;
     let trips = Pair {
-        drover: trips_a_call(&redis, &lane, &work).await?,
-        bare: Some(trips_a_call(&redis, &beside, &replays).await?),
+        drover: trips_a_call(bench, &redis, &lane, &work).await?,
+        bare: Some(trips_a_call(bench, &redis, &beside, &replays).await?),
     };
-    if let Some(ended) = watching.try_join_next() {
-        ended.context("a watcher failed")??;
+    if let Some(watching) = watching {
+        watching.check()?;
     }
     Ok((figures(setting.name, &runs, trips)?, sizes))
 }
@@ -137,10 +138,10 @@ fn figures(name: &str, runs: &Runs, trips: Pair) -> anyhow::Result<Vec<Figure>> 
 }
 
 /// Script calls that Redis counted, for each call of the clients.
-async fn trips_a_call(redis: &Redis, lane: &Lane<'_>, work: &Work) -> anyhow::Result<f64> {
+async fn trips_a_call(bench: &Bench, redis: &Redis, lane: &Lane<'_>, work: &Work) -> anyhow::Result<f64> {
     let shape = Shape {
         concurrency: 4,
-        calls: COUNTED,
+        calls: COUNTED.min(bench.args.calls),
         max_time: PATIENCE,
     };
     let before = redis.script_calls().await?;
@@ -150,29 +151,51 @@ async fn trips_a_call(redis: &Redis, lane: &Lane<'_>, work: &Work) -> anyhow::Re
 }
 
 /// A watcher at each replica of both, who hears of every report.
-async fn watch(
-    bench: &Bench,
-    drover: &Side,
-    bare: &Side,
-    watching: &mut JoinSet<anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    for channel in drover.connect(drover.replicas_count()).await? {
-        let request = tokio_stream::once(bench.caller.watch_refreshed());
-        let stream = Coordinator::new(channel).watch(request).await.map_err(explained)?;
-        let mut stream = stream.into_inner();
-        watching.spawn(async move {
-            while stream.message().await.map_err(explained)?.is_some() {}
-            bail!("the server ended a watcher's stream")
-        });
+struct Watching {
+    tasks: JoinSet<anyhow::Result<()>>,
+    /// What those of drover and those of the bare service have heard.
+    heard: [Arc<AtomicU64>; 2],
+}
+
+impl Watching {
+    async fn open(bench: &Bench, drover: &Side, bare: &Side) -> anyhow::Result<Self> {
+        let (mut tasks, heard) = (JoinSet::new(), <[Arc<AtomicU64>; 2]>::default());
+        for channel in drover.connect(drover.replicas_count()).await? {
+            let request = tokio_stream::once(bench.caller.watch_refreshed());
+            let stream = Coordinator::new(channel).watch(request).await.map_err(explained)?;
+            let (mut stream, heard) = (stream.into_inner(), Arc::clone(&heard[0]));
+            tasks.spawn(async move {
+                while let Some(message) = stream.message().await.map_err(explained)? {
+                    let refreshed = matches!(message.event, Some(Event::Refreshed(_)));
+                    heard.fetch_add(u64::from(refreshed), Ordering::Relaxed);
+                }
+                bail!("the server ended a watcher's stream")
+            });
+        }
+        for channel in bare.connect(bare.replicas_count()).await? {
+            let mut stream = bare::Client::new(channel).subscribe().await.map_err(explained)?;
+            let heard = Arc::clone(&heard[1]);
+            tasks.spawn(async move {
+                while stream.message().await.map_err(explained)?.is_some() {
+                    heard.fetch_add(1, Ordering::Relaxed);
+                }
+                bail!("the bare server ended a subscriber's stream")
+            });
+        }
+        Ok(Self { tasks, heard })
     }
-    for channel in bare.connect(bare.replicas_count()).await? {
-        let mut stream = bare::Client::new(channel).subscribe().await.map_err(explained)?;
-        watching.spawn(async move {
-            while stream.message().await.map_err(explained)?.is_some() {}
-            bail!("the bare server ended a subscriber's stream")
-        });
+
+    /// That they still watch, and that there was something to hear.
+    fn check(mut self) -> anyhow::Result<()> {
+        if let Some(ended) = self.tasks.try_join_next() {
+            ended.context("a watcher failed")??;
+        }
+        let [drover, bare] = self.heard.map(|heard| heard.load(Ordering::Relaxed));
+        if drover == 0 || bare == 0 {
+            bail!("reports were not told to watchers: {drover} by drover, {bare} by the bare service");
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Case (i).
@@ -185,10 +208,11 @@ pub async fn wake_up(bench: &Bench) -> anyhow::Result<CaseReport> {
     let mut couple = Couple::open(drover.connect(2).await?)?;
     let mut beside = BareCouple::open(bare.connect(2).await?)?;
     let (mut halves, mut slowest, mut exchange, mut number) = (Vec::new(), Vec::new(), None, 0);
-    let progress = bench.progress("(i) a wake-up elsewhere", (u64::from(bench.args.pairs) + 1) * WAKE_UPS);
+    let wake_ups = WAKE_UPS.min(bench.args.calls);
+    let progress = bench.progress("(i) a wake-up elsewhere", (u64::from(bench.args.pairs) + 1) * wake_ups);
     for round in 0..=bench.args.pairs {
         let (mut woken, mut echoed) = (Vec::new(), Vec::new());
-        for _ in 0..WAKE_UPS {
+        for _ in 0..wake_ups {
             number += 1;
             let (took, sizes) = couple.hand_over(bench, bench.caller.key('i', number)).await?;
             woken.push(took);
@@ -215,7 +239,7 @@ pub async fn wake_up(bench: &Bench) -> anyhow::Result<CaseReport> {
         .figures
         .push(Figure::new("p50", Unit::Nanoseconds, halves, None)?);
     report.note(&format!(
-        "{WAKE_UPS} wake-ups a run, one at a time, drover and bare in turn; {}",
+        "{wake_ups} wake-ups a run, one at a time, drover and bare in turn; {}",
         trips(&lesson)
     ));
     Ok(report)

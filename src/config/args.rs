@@ -294,14 +294,13 @@ Where the state lives: `memory`, or the URL of a Redis or Valkey [default: memor
 
 `memory` is this process: for one replica. Replicas that share a Redis (6.2 or later) act as one:
 
-  redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]      one server
-  redis+unix:///PATH[?db=DB]                      one server, by its Unix socket
-  redis+sentinel://HOST[:PORT],…/MASTER[/DB]      the primary that these sentinels call MASTER
-  redis+cluster://HOST[:PORT],…                   a Cluster; some of its nodes
+  redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]    one server
+  redis+unix:///PATH[?db=DB]                    one server, by its Unix socket
+  redis+sentinel://HOST[:PORT],…/MASTER[/DB]    what these sentinels call MASTER
+  redis+cluster://HOST[:PORT],…                 a Cluster, by some of its nodes
 
-With rediss, rediss+sentinel or rediss+cluster it is by TLS. USER and PASSWORD may stand in all of
-them; what is not plain in them is written %XX. Better keep the password out of the URL: see
---store-password-file.";
+With rediss, rediss+sentinel or rediss+cluster it is by TLS. USER and PASSWORD may stand in all of them, with %XX for \
+what is not plain. Better keep the password out of the URL: see --store-password-file.";
 
 const ADDRESS: &str = "IP:PORT, such as 127.0.0.1:7117 or [::]:7117";
 

@@ -55,7 +55,6 @@ pub enum Step {
 }
 
 /// The file, as far as it has been followed.
-#[derive(Debug)]
 pub struct Reloader {
     path: PathBuf,
     policies: Policies,
@@ -66,6 +65,15 @@ pub struct Reloader {
     done: Result<String, ConfigError>,
     /// What was read last and has not.
     settling: Option<Result<String, ConfigError>>,
+}
+
+/// Without the text: it may hold a password.
+impl std::fmt::Debug for Reloader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reloader")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Reloader {

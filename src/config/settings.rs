@@ -1,6 +1,7 @@
 //! Everything that `drover serve` is told, each from the strongest source that says it: flag, environment, file,
 //! default.
 
+use std::fmt;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -45,12 +46,21 @@ pub struct Settings {
 }
 
 /// The file as it was at the start, and what lies over it whatever it becomes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Source {
     pub(super) path: PathBuf,
     pub(super) text: String,
     pub(super) overrides: Overrides,
     pub(super) server: Server,
+}
+
+/// Without the text: it may hold a password.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A file larger than this is not a configuration, and is not read into memory: 4 MiB.

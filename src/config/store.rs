@@ -144,7 +144,7 @@ impl fmt::Display for StoreUrl {
             Topology::Cluster(_) => "+cluster",
         };
         write!(f, "redis{}{kind}://", if self.tls { "s" } else { "" })?;
-        let user = self.user.as_deref().map(encoded).unwrap_or_default();
+        let user = self.user.as_deref().map(|user| encoded(user, b"")).unwrap_or_default();
         match (&self.user, &self.password) {
             (None, None) => {}
             (_, None) => write!(f, "{user}@")?,
@@ -157,13 +157,13 @@ impl fmt::Display for StoreUrl {
         match &self.topology {
             Topology::Single(address) => write!(f, "{address}")?,
             Topology::Socket(path) => {
-                write!(f, "{}", encoded(&path.to_string_lossy()))?;
+                write!(f, "{}", encoded(&path.to_string_lossy(), b"/"))?;
                 if self.database != 0 {
                     write!(f, "?db={}", self.database)?;
                 }
                 return Ok(());
             }
-            Topology::Sentinel { sentinels, master } => write!(f, "{}/{}", list(sentinels), encoded(master))?,
+            Topology::Sentinel { sentinels, master } => write!(f, "{}/{}", list(sentinels), encoded(master, b""))?,
             Topology::Cluster(nodes) => f.write_str(&list(nodes))?,
         }
         if self.database != 0 {
@@ -276,14 +276,12 @@ fn decoded(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())
 }
 
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    let one = |byte: u8| {
-        if plain(byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
+/// As it may stand in a URL; `kept` stay as they are besides letters, digits and `-._~`.
+fn encoded(text: &str, kept: &[u8]) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte);
+    let one = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
     };
     text.bytes().map(one).collect()
 }

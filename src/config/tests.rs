@@ -3,6 +3,7 @@ mod mistakes;
 mod precedence;
 mod reloading;
 mod round_trip;
+mod stores;
 
 use std::path::Path;
 

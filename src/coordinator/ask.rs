@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::degraded::NotNow;
 use super::grant::Granting;
+use super::losses::NotNow;
 use super::parked::Patience;
 use super::{Acquire, Acquired, Coordinator, Error, MOST_CONFLICTS};
 use crate::decision::{self, Answer, Decision, Grant, Key, Policy, Seq, Tag};
@@ -25,8 +25,19 @@ use crate::store::{Loaded, StoreError, Want};
 pub(super) enum Asked {
     /// It is answered.
     Answered(Acquired),
-    /// It is to wait for the lease with this number; `when_over` is what it gets if nothing better comes of that.
-    Waits { on: Seq, when_over: Acquired },
+    /// It is to wait.
+    Waits(Waits),
+}
+
+/// How a caller is to wait.
+pub(super) struct Waits {
+    /// For the lease with this number; none: behind others.
+    pub on: Seq,
+    /// The store has just said that somebody has that lease. From memory, it may have ended long ago; then its value is not for this
+    /// caller unless it is still fresh.
+    pub is_held: bool,
+    /// What it gets if nothing better comes of that.
+    pub when_over: Acquired,
 }
 
 /// A key as this replica sees it.
@@ -51,7 +62,8 @@ impl Coordinator {
             bytes: !ask.omit_value,
             rings: false,
         };
-        let recalled = self.recall(key);
+        // A replica that is about to leave grants nothing: from memory it could only guess that there is nothing to use.
+        let recalled = self.recall(key).filter(|_| !self.is_draining());
         let costs_trips = recalled.is_some();
         let mut seen = match recalled {
             Some(seen) => seen,
@@ -68,7 +80,7 @@ impl Coordinator {
             let granting = match decision {
                 Decision::Answer(answer @ Answer::Rebuild(_)) => self.take_again(&seen, want.bytes, answer).await?,
                 Decision::Answer(answer) => return Ok(Asked::Answered(Acquired::at_once(answer, &seen.loaded))),
-                Decision::Wait(wait) => return Ok(Asked::waits(wait, &seen.loaded)),
+                Decision::Wait(wait) => return Ok(Asked::waits(wait, &seen)),
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 Decision::Grant(grant) => match self.turn(key, costs_trips) {
                     Ok(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
@@ -77,7 +89,7 @@ impl Coordinator {
                         seen = self.see(key, decision::tags_asked(ask), want).await?;
                         continue;
                     }
-                    Err(_) => return Ok(self.behind(request, *grant, &seen.loaded)),
+                    Err(_) => return Ok(self.behind(request, *grant, &seen)),
                 },
             };
             match granting {
@@ -110,10 +122,10 @@ impl Coordinator {
     }
 
     /// For a caller whom others are ahead of.
-    pub(super) fn behind(&self, request: &Acquire, grant: Grant, loaded: &Loaded) -> Asked {
+    pub(super) fn behind(&self, request: &Acquire, grant: Grant, seen: &Seen) -> Asked {
         match decision::behind(grant, &request.ask, self.dice.draw()) {
-            Decision::Wait(wait) => Asked::waits(wait, loaded),
-            Decision::Answer(answer) => Asked::Answered(Acquired::at_once(answer, loaded)),
+            Decision::Wait(wait) => Asked::waits(wait, seen),
+            Decision::Answer(answer) => Asked::Answered(Acquired::at_once(answer, &seen.loaded)),
             Decision::Grant(_) => unreachable!("whoever stands behind is not granted"),
         }
     }
@@ -140,7 +152,7 @@ impl Coordinator {
     pub(super) async fn see(&self, key: &Key, tags: &[Tag], want: Want) -> Result<Seen, StoreError> {
         let sent = Instant::now();
         let loaded = self.store.load(key, tags, want).await?;
-        self.losses.answered(self, key);
+        self.store_answered(key);
         Ok(Seen {
             loaded,
             sent,
@@ -159,10 +171,11 @@ fn is_worth_a_try(decision: &Decision, may_wait: bool) -> bool {
 }
 
 impl Asked {
-    fn waits(wait: decision::Wait, loaded: &Loaded) -> Asked {
-        Asked::Waits {
+    fn waits(wait: decision::Wait, seen: &Seen) -> Asked {
+        Asked::Waits(Waits {
             on: wait.on,
-            when_over: Acquired::at_once(wait.when_over, loaded),
-        }
+            is_held: !seen.recalled,
+            when_over: Acquired::at_once(wait.when_over, &seen.loaded),
+        })
     }
 }

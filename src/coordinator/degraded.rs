@@ -1,7 +1,6 @@
 //! What a replica does while its store does not answer, and when it answers again.
 //!
-//! *Owns* which partitions are lost; for each of them a coordinator of its own over an embedded store, which decides alone; and the
-//! pace at which grants come back. *Never* lets anything of that coordinator out as if it were the store's: its answers are marked and
+//! *Owns*, for each partition that is lost, a coordinator of its own over an embedded store, which decides alone. *Never* lets anything of that coordinator out as if it were the store's: its answers are marked and
 //! have no numbers, its leases are known by their ids.
 //!
 //! *Invariants.* A partition is lost from when the feed says so until it says that it is regained; meanwhile no question goes to the
@@ -14,180 +13,24 @@
 //! which is what drover is for to prevent. (The embedded store is in this process; it can't be lost, and where it is full a second one
 //! beside it has no more room.)
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::time::Instant;
-
-use super::flights::{Farewell, Flights, Turn};
+use super::flights::{Farewell, Flights};
+use super::losses::{CALM, Losses};
 use super::parked::Patience;
 use super::{Acquire, Acquired, Coordinator, Ended, Error, Renew, Renewed, ReportValue, Reported};
-use crate::decision::{Key, LostReason, Policy, Reentry, Rejection, ReportAnswer, StoreDown, StoreTime};
+use crate::decision::{Key, LostReason, Policy, Rejection, ReportAnswer, StoreDown, StoreTime};
 use crate::fanout::{Hub, HubLimits, Listener, Record, ResetReason};
 use crate::store::memory::{Limits, Memory};
-use crate::store::{Clock, Store as _, StoreError};
+use crate::store::{Clock, Store as _, StoreError, Want};
 
 /// Of what is decided alone, one partition: it lives for seconds, so there is never much.
 const ROOM: Limits = Limits {
     entries: 100_000,
     bytes: 64 << 20,
 };
-/// A store that has not failed for so long, and answers, is there.
-const CALM: Duration = Duration::from_secs(1);
-
-/// The partitions that are lost, or were a moment ago.
-#[derive(Default)]
-pub(super) struct Losses {
-    /// Whether there is any: so that nobody takes the lock while all is well.
-    any: AtomicBool,
-    partitions: Mutex<BTreeMap<u16, Loss>>,
-}
-
-#[derive(Default)]
-struct Loss {
-    /// The feed says so.
-    lost: bool,
-    /// When a call last failed.
-    failed: Option<Instant>,
-    /// Who decides alone.
-    alone: Option<Arc<Coordinator>>,
-    /// How fast grants may come.
-    reentry: Option<Pace>,
-}
-
-struct Pace {
-    since: Instant,
-    rule: Reentry,
-    taken: u64,
-}
-
-/// Why a newcomer may not try for a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotNow {
-    /// Others are parked for it, or try.
-    OthersAhead,
-    /// The store has only just come back.
-    TooEarly,
-}
-
-impl Losses {
-    /// Why a key's store is not even asked.
-    pub fn lost(&self, coordinator: &Coordinator, key: &Key) -> Option<StoreError> {
-        let lost = self.of(coordinator, key, |loss| loss.lost).unwrap_or_default();
-        lost.then(|| StoreError::Unavailable("it has been lost, and is being tried".to_owned()))
-    }
-
-    /// The store has answered about a key.
-    pub fn answered(&self, coordinator: &Coordinator, key: &Key) {
-        let calm = |loss: &mut Loss| {
-            let calm = !loss.lost && loss.failed.is_none_or(|failed| failed.elapsed() >= CALM);
-            calm.then(|| loss.alone.take()).flatten()
-        };
-        if let Some(alone) = self.of(coordinator, key, calm).flatten() {
-            alone.close();
-            self.tidy();
-        }
-    }
-
-    fn is_any(&self) -> bool {
-        self.any.load(Ordering::Acquire)
-    }
-
-    /// Looks at a key's partition, if anything is the matter with it.
-    fn of<T>(&self, coordinator: &Coordinator, key: &Key, look: impl FnOnce(&mut Loss) -> T) -> Option<T> {
-        if !self.is_any() {
-            return None;
-        }
-        let partition = coordinator.store.partition(key);
-        self.partitions.lock().get_mut(&partition).map(look)
-    }
-
-    fn change<T>(&self, partition: u16, change: impl FnOnce(&mut Loss) -> T) -> T {
-        let mut partitions = self.partitions.lock();
-        self.any.store(true, Ordering::Release);
-        change(partitions.entry(partition).or_default())
-    }
-
-    /// Forgets those with which nothing is the matter any more.
-    fn tidy(&self) {
-        let mut partitions = self.partitions.lock();
-        partitions.retain(|_, loss| {
-            let paced = loss.reentry.as_ref().is_some_and(|pace| !pace.is_over());
-            loss.lost || loss.alone.is_some() || paced
-        });
-        self.any.store(!partitions.is_empty(), Ordering::Release);
-    }
-
-    /// Those who decide alone.
-    pub fn all_alone(&self) -> Vec<Arc<Coordinator>> {
-        let partitions = self.partitions.lock();
-        partitions.values().filter_map(|loss| loss.alone.clone()).collect()
-    }
-}
-
-impl Pace {
-    fn is_over(&self) -> bool {
-        self.since.elapsed() >= self.rule.over()
-    }
-
-    /// When the next grant may be made.
-    fn next(&self) -> Instant {
-        self.since + self.rule.due(self.taken)
-    }
-}
-
-/// The re-entry after a loss.
-impl Coordinator {
-    /// A newcomer's turn to try for a lease.
-    pub(super) fn turn(&self, key: &Key, exclusive: bool) -> Result<Turn, NotNow> {
-        if self.losses.is_any() && self.flights.is_free(key) && !self.may_reenter(key) {
-            return Err(NotNow::TooEarly);
-        }
-        self.flights.turn(key, exclusive).ok_or(NotNow::OthersAhead)
-    }
-
-    /// Whether a newcomer may be granted a key now. If so, it counts.
-    fn may_reenter(&self, key: &Key) -> bool {
-        let now = Instant::now();
-        let due = self.losses.of(self, key, |loss| match &mut loss.reentry {
-            Some(pace) if pace.is_over() => Some(true),
-            Some(pace) if pace.next() > now => Some(false),
-            Some(pace) => {
-                pace.taken += 1;
-                None
-            }
-            None => None,
-        });
-        match due.flatten() {
-            Some(true) => {
-                self.losses
-                    .change(self.store.partition(key), |loss| loss.reentry = None);
-                self.losses.tidy();
-                true
-            }
-            Some(false) => false,
-            None => true,
-        }
-    }
-
-    /// When the oldest of a queue may be granted its key: a place in the order of grants, that is taken once.
-    pub(super) fn reentry_due(&self, key: &Key, ticket: &mut Option<Instant>) -> Option<Instant> {
-        let due = self.losses.of(self, key, |loss| {
-            let pace = loss.reentry.as_mut().filter(|pace| !pace.is_over())?;
-            Some(*ticket.get_or_insert_with(|| {
-                let due = pace.next();
-                pace.taken += 1;
-                due
-            }))
-        });
-        due.flatten().filter(|due| *due > Instant::now())
-    }
-}
-
-/// The loss itself.
 impl Coordinator {
     /// How a question ends that met an error: elsewhere, if it is the store that is lost.
     pub(super) fn ended_with(&self, key: &Key, error: Error) -> Ended {
@@ -244,18 +87,37 @@ impl Coordinator {
     /// Who decides alone about a key, from now on if nobody did.
     fn alone(self: &Arc<Self>, key: &Key) -> Arc<Coordinator> {
         let partition = self.store.partition(key);
-        self.losses.change(partition, |loss| {
-            loss.failed = Some(Instant::now());
-            loss.alone
-                .get_or_insert_with(|| {
-                    tracing::warn!(
-                        partition,
-                        "the store does not answer: this replica decides alone, where policies allow it"
-                    );
-                    self.alone_beside()
-                })
-                .clone()
-        })
+        let (alone, is_new) = self.losses.failed(partition, || self.alone_beside());
+        if is_new {
+            tracing::warn!(
+                partition,
+                "the store does not answer: this replica decides alone, where policies allow it"
+            );
+            self.tasks.spawn(self.clone().look_out(key.clone()));
+        }
+        alone
+    }
+
+    /// Asks the store about a key now and then, until nobody decides alone about it any more. Where the feed knows of the loss, it
+    /// will say when that is over; where single calls failed, nobody else might ask.
+    async fn look_out(self: Arc<Self>, key: Key) {
+        while self.losses.alone(&self, &key).is_some() {
+            tokio::select! {
+                () = self.draining.cancelled() => return,
+                () = tokio::time::sleep(CALM) => {}
+            }
+            if self.losses.is_calm(&self, &key) {
+                // What it answers does not matter, but that it does.
+                let _ = self.see(&key, &[], Want::default()).await;
+            }
+        }
+    }
+
+    /// The store has answered about a key.
+    pub(super) fn store_answered(&self, key: &Key) {
+        if let Some(alone) = self.losses.answered(self, key) {
+            alone.close();
+        }
     }
 
     /// A coordinator over a store of its own, which ends with this one. Its clock need not be right: no number of it leaves.
@@ -295,36 +157,20 @@ impl Coordinator {
     }
 
     fn lose(&self, partition: u16) {
-        self.losses.change(partition, |loss| {
-            loss.lost = true;
-            loss.reentry = None;
-        });
+        self.losses.lose(partition);
         self.flights.ring_all(|key| self.store.partition(key) == partition);
     }
 
     fn regain(&self, partition: u16) {
-        let draw = self.dice.draw();
-        let alone = self.losses.change(partition, |loss| {
-            if std::mem::take(&mut loss.lost) {
-                loss.reentry = Some(Pace {
-                    since: Instant::now(),
-                    rule: Reentry::new(draw),
-                    taken: 0,
-                });
-            }
-            loss.alone.take()
-        });
-        if let Some(alone) = alone {
+        if let Some(alone) = self.losses.regain(partition, self.dice.draw()) {
             tracing::info!(partition, "the store answers again: what was decided alone is dropped");
             alone.close();
         }
-        self.losses.tidy();
     }
 
     /// Takes the report of a lease that a replica granted alone: this one, and for as long as it does.
     pub(super) async fn report_alone(self: &Arc<Self>, request: ReportValue) -> Result<Reported, Error> {
-        let alone = self.losses.of(self, &request.key, |loss| loss.alone.clone()).flatten();
-        let Some(alone) = alone else {
+        let Some(alone) = self.losses.alone(self, &request.key) else {
             return Ok(Reported {
                 answer: ReportAnswer::Rejected(Rejection::UnknownLease),
                 degraded: false,
@@ -343,8 +189,7 @@ impl Coordinator {
 
     /// Renews such a lease.
     pub(super) async fn renew_alone(self: &Arc<Self>, request: Renew) -> Result<Renewed, Error> {
-        let alone = self.losses.of(self, &request.key, |loss| loss.alone.clone()).flatten();
-        match alone {
+        match self.losses.alone(self, &request.key) {
             Some(alone) => Box::pin(alone.renew(request)).await,
             None => Ok(Renewed {
                 lost: Some(LostReason::UnknownLease),
@@ -358,7 +203,7 @@ impl Coordinator {
 /// A coordinator's place among the listeners of a feed, which does not keep it alive: it keeps the store that keeps the feed.
 pub(super) struct Ears {
     flights: Arc<Flights>,
-    coordinator: std::sync::Weak<Coordinator>,
+    coordinator: Weak<Coordinator>,
 }
 
 impl Ears {

@@ -22,7 +22,7 @@ use crate::store::{StoreError, Want};
 /// While callers are parked, their key is loaded at least this often.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// A load that fails for the second time in a row is no accident.
+/// A store that does not answer for the second time in a row is lost, whatever its feed says.
 const IN_A_ROW: u32 = 2;
 
 /// What the task of a flight knows from one look to the next.
@@ -32,6 +32,8 @@ struct Care {
     due: Option<Instant>,
     /// Looks that failed in a row.
     failures: u32,
+    /// Since when nobody holds the lease, as far as was seen, and nobody here may.
+    idle_since: Option<Instant>,
 }
 
 impl Coordinator {
@@ -69,8 +71,10 @@ impl Coordinator {
             }
             Err(error) => {
                 care.failures += 1;
+                flight.saw_nothing();
                 tracing::debug!(key = ?flight.key, %error, "could not look after parked callers; trying again");
-                if care.failures >= IN_A_ROW && self.is_loss(&flight.key, &error) {
+                let in_a_row = care.failures >= IN_A_ROW || matches!(error, StoreError::Full(_));
+                if in_a_row && self.is_loss(&flight.key, &error) {
                     self.dismiss(flight, &Farewell::Lost(error));
                 }
                 Instant::now() + RETRY_SOON
@@ -116,6 +120,7 @@ impl Coordinator {
         care: &mut Care,
     ) -> Result<Instant, StoreError> {
         let mut now = Now::new(seen);
+        now.miss = self.may_miss(&now, care);
         loop {
             match self.walk(flight, cohort, &now, policy) {
                 Walk::GoesOn(next) => {
@@ -128,7 +133,7 @@ impl Coordinator {
                     if let Some(due) = self.reentry_due(&flight.key, &mut care.due) {
                         return Ok(due.min(now.seen.sent + AT_LEAST_EVERY));
                     }
-                    care.due = None;
+                    (care.due, care.idle_since) = (None, None);
                     now = Now::new(self.promote(flight, ticket, *grant, &now.seen, policy).await?);
                 }
                 Walk::TakeAgain(ticket, answer) => {
@@ -143,19 +148,35 @@ impl Coordinator {
         }
         // The lease's end, counted from when the load was sent, but not later than the regular look.
         let left = lease.map_or(AT_LEAST_EVERY, |lease| lease.deadline.since(view.now));
-        Ok(now.seen.sent + left.clamp(Duration::from_millis(1), AT_LEAST_EVERY))
+        let longest = if now.miss { AT_LEAST_EVERY } else { RETRY_SOON };
+        Ok(now.seen.sent + left.clamp(Duration::from_millis(1), longest))
+    }
+
+    /// Whether those who only read may be told that there is nothing. Where others share the store, somebody parked elsewhere may be the one
+    /// who is promoted: they wait a moment for that.
+    fn may_miss(&self, now: &Now, care: &mut Care) -> bool {
+        let held = now.seen.loaded.view().lease().is_some();
+        if held || self.recall(&now.seen.loaded.snapshot.key).is_none() {
+            care.idle_since = None;
+            return true;
+        }
+        care.idle_since.get_or_insert(now.seen.sent).elapsed() >= RETRY_SOON
     }
 
     fn walk(&self, flight: &Flight, cohort: u64, now: &Now, policy: &Policy) -> Walk {
         let view = now.seen.loaded.view();
         let lease = view.lease().map(|lease| lease.token);
         flight.walk(&self.flights, now.from, cohort, |waiter| {
-            if lease == Some(waiter.on) || (!now.readers && waiter.ask.intent == Intent::Read) {
+            if lease == Some(waiter.on) {
                 return Judgement::Stays(waiter.on);
+            }
+            if !now.readers && waiter.ask.intent == Intent::Read {
+                return Judgement::Later;
             }
             match decision::acquire(&view, &waiter.ask, policy, self.dice.draw()) {
                 Decision::Wait(wait) => Judgement::Stays(wait.on),
                 Decision::Answer(answer @ Answer::Rebuild(_)) => Judgement::TakeAgain(answer),
+                Decision::Answer(Answer::Miss) if !now.miss => Judgement::Later,
                 Decision::Answer(answer) => {
                     Judgement::Gets(Reply::Answer(answer, now.seen.loaded.snapshot.bytes.clone()))
                 }
@@ -225,6 +246,8 @@ struct Now {
     seen: Seen,
     /// Whether it is the turn of those who only read.
     readers: bool,
+    /// Whether they may be told that there is nothing.
+    miss: bool,
     /// The next ticket.
     from: u64,
 }
@@ -234,6 +257,7 @@ impl Now {
         Now {
             seen,
             readers: false,
+            miss: true,
             from: 0,
         }
     }

@@ -6,25 +6,25 @@
 //! while its queue is empty, under the table's lock, so a caller is never parked in a queue that nobody looks after. Queues are
 //! bounded a key (policy) and in total.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod queue;
+
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
+pub use self::queue::{Farewell, Reply, Waiter};
+use self::queue::{Queue, is_unseen};
 use super::Error;
-use crate::decision::{Answer, Ask, Grant, Key, Seq};
-use crate::store::{Bytes, Snapshot, StoreError};
+use crate::decision::{Answer, Grant, Key, Seq};
 
 const SHARDS: usize = 16;
 /// So many callers are looked at while a queue is held.
 const STEP: usize = 256;
-
-/// A question that may be asked again: whose, and its name. Callers that count their questions use the same names.
-type Question = (Arc<str>, Arc<str>);
 
 /// What is under way for the keys of one shard.
 #[derive(Default)]
@@ -51,58 +51,12 @@ pub struct Flight {
     queue: Mutex<Queue>,
 }
 
-#[derive(Default)]
-struct Queue {
-    next_ticket: u64,
-    next_attempt: u64,
-    /// The lease that the flight's task last saw; none, if it saw none.
-    current: Seq,
-    /// The task is looking, or knows when it will: whoever parks meanwhile need not ring.
-    quiet: bool,
-    waiters: BTreeMap<u64, Waiter>,
-    /// Of the callers that may retry: a retry takes the place of its first try.
-    by_request: HashMap<Question, u64>,
-}
-
-/// A parked caller.
-pub struct Waiter {
-    /// Its question.
-    pub ask: Ask,
-    /// The number of the lease that it waits for.
-    pub on: Seq,
-    /// Which try at the question this is, within the flight.
-    attempt: u64,
-    /// Where its answer goes.
-    reply: oneshot::Sender<Reply>,
-}
-
-/// How a wait ends.
-pub enum Reply {
-    /// With an answer.
-    Answer(Answer, Option<Bytes>),
-    /// With a new lease; and the entry from which it is to be given back if the caller has left.
-    Lease(Answer, Option<Bytes>, Arc<Snapshot>),
-    /// A retry of the same question has taken the place.
-    Replaced,
-    /// Nobody is parked here any more.
-    Farewell(Farewell),
-}
-
-/// Why nobody is parked here any more.
-#[derive(Clone, Debug)]
-pub enum Farewell {
-    /// This replica is about to leave.
-    Draining,
-    /// The store does not answer: it is decided elsewhere.
-    Lost(StoreError),
-    /// The store answers again: ask there.
-    Back,
-}
-
 /// What becomes of a parked caller that was looked at.
 pub enum Judgement {
     /// It goes on waiting, for the lease with this number.
     Stays(Seq),
+    /// It is not its turn yet.
+    Later,
     /// It has its answer.
     Gets(Reply),
     /// It may rebuild, if the store takes the grant.
@@ -227,13 +181,16 @@ impl Flights {
     }
 
     /// Parks a caller at the end of its key's queue, or in the place of the try that it repeats.
-    pub fn park(&self, key: &Key, waiter: Waiter, most_of_key: usize) -> Result<Parking, Error> {
+    pub fn park(&self, key: &Key, mut waiter: Waiter, most_of_key: usize) -> Result<Parking, Error> {
         let mut shard = self.shard(key).lock();
         let known = shard.flights.get(key).cloned();
         let is_new = known.is_none();
         let flight = known.unwrap_or_else(|| Flight::new(key));
         let mut queue = flight.queue.lock();
         let on = waiter.on;
+        if waiter.is_held || on == queue.current {
+            waiter.waits_on(on);
+        }
         let replaced = queue.place_of(&waiter);
         if replaced.is_none() {
             if queue.waiters.len() >= most_of_key {
@@ -329,11 +286,7 @@ impl Flight {
         Arc::new(Flight {
             key: key.clone(),
             bell: Notify::new(),
-            // Its task begins with a look.
-            queue: Mutex::new(Queue {
-                quiet: true,
-                ..Queue::default()
-            }),
+            queue: Mutex::new(Queue::new()),
         })
     }
 
@@ -369,6 +322,11 @@ impl Flight {
         later.any(|(_, waiter)| is_unseen(waiter.on, current))
     }
 
+    /// Ends it without having seen anything: what an earlier one saw may be over.
+    pub fn saw_nothing(&self) {
+        self.queue.lock().current = Seq::NONE;
+    }
+
     /// Looks at the callers from `from` to before `end`, oldest first and a bounded number at a time, and does with each what
     /// `judge` says. It holds the queue while it does.
     pub fn walk(&self, flights: &Flights, from: u64, end: u64, mut judge: impl FnMut(&Waiter) -> Judgement) -> Walk {
@@ -386,10 +344,8 @@ impl Flight {
                 continue;
             };
             match judge(waiter) {
-                Judgement::Stays(on) => {
-                    waiter.on = on;
-                    waiter.ask.parked_on = waiter.ask.parked_on.or(on.is_some().then_some(on));
-                }
+                Judgement::Stays(on) => waiter.waits_on(on),
+                Judgement::Later => {}
                 Judgement::Promote(decision) => return Walk::Promote(ticket, decision),
                 Judgement::TakeAgain(answer) => return Walk::TakeAgain(ticket, answer),
                 Judgement::Gets(reply) => {
@@ -411,76 +367,5 @@ impl Flight {
         };
         flights.parked.fetch_sub(1, Ordering::Relaxed);
         waiter.reply.send(reply).is_ok()
-    }
-}
-
-/// Whether somebody who waits for `on` must be looked at although the last load has shown `current`. Whoever waits for no lease stands
-/// behind others and may be the next, whatever that load has shown.
-fn is_unseen(on: Seq, current: Seq) -> bool {
-    on != current || on == Seq::NONE
-}
-
-impl Waiter {
-    /// A caller with a question, and where its answer goes.
-    pub fn new(ask: Ask, on: Seq) -> (Waiter, oneshot::Receiver<Reply>) {
-        let (reply, answer) = oneshot::channel();
-        (
-            Waiter {
-                ask,
-                on,
-                attempt: 0,
-                reply,
-            },
-            answer,
-        )
-    }
-
-    /// By which its retries know it; `None`: they cannot.
-    fn question(&self) -> Option<Question> {
-        let named = !self.ask.request_id.is_empty();
-        named.then(|| (self.ask.holder.clone(), self.ask.request_id.clone()))
-    }
-
-    /// Whether it has left without a word.
-    pub fn is_gone(&self) -> bool {
-        self.reply.is_closed()
-    }
-}
-
-impl Queue {
-    /// Where the first try of this caller's question is parked.
-    fn place_of(&self, waiter: &Waiter) -> Option<u64> {
-        self.by_request.get(&waiter.question()?).copied()
-    }
-
-    /// The ticket is the place in the queue; the attempt tells a retry from its first try, which must not find it there.
-    fn take_in(&mut self, mut waiter: Waiter, replaces: Option<u64>) -> (u64, u64) {
-        self.next_attempt += 1;
-        waiter.attempt = self.next_attempt;
-        let ticket = match replaces {
-            Some(place) => place,
-            None => {
-                self.next_ticket += 1;
-                self.next_ticket
-            }
-        };
-        if let Some(first) = self.take_out(ticket) {
-            waiter.ask.parked_on = first.ask.parked_on;
-            let _ = first.reply.send(Reply::Replaced);
-        }
-        if let Some(question) = waiter.question() {
-            self.by_request.insert(question, ticket);
-        }
-        let attempt = waiter.attempt;
-        self.waiters.insert(ticket, waiter);
-        (ticket, attempt)
-    }
-
-    fn take_out(&mut self, ticket: u64) -> Option<Waiter> {
-        let waiter = self.waiters.remove(&ticket)?;
-        if let Some(question) = waiter.question() {
-            self.by_request.remove(&question);
-        }
-        Some(waiter)
     }
 }

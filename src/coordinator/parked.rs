@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::ask::Asked;
+use super::ask::{Asked, Waits};
 use super::flights::{Farewell, Parking, Place, Reply, Waiter};
 use super::grant::Granting;
 use super::{Acquire, Acquired, Coordinator, Ended, Error};
-use crate::decision::{self, Answer, Ask, Busy, BusyCause, Decision, Policy, Seq};
+use crate::decision::{self, Answer, Ask, Busy, BusyCause, Decision, Policy};
 use crate::store::{Snapshot, Want};
 
 /// How long a caller waits, wherever it is parked: it may be sent from one place to another.
@@ -31,27 +31,23 @@ impl Patience {
 }
 
 impl Coordinator {
-    /// Parks the caller until the lease `on` ends or its own wait is over; then `over` is what it gets, unless there is
-    /// something better by then.
+    /// Parks the caller until what it waits for ends or its own wait is over.
     pub(super) async fn park(
         self: &Arc<Self>,
         request: &Acquire,
-        on: Seq,
-        over: Box<Acquired>,
+        waits: Box<Waits>,
         policy: &Policy,
         patience: &mut Patience,
     ) -> Ended {
         let until = patience.until(request, policy);
         let parked_at = Instant::now();
         if until <= parked_at {
-            return Ended::With(Ok(*over));
+            return Ended::With(Ok(waits.when_over));
         }
         if let Some(farewell) = self.farewell() {
             return farewell.into();
         }
-        let mut ask = request.ask.clone();
-        ask.parked_on = ask.parked_on.or(on.is_some().then_some(on));
-        let (waiter, reply) = Waiter::new(ask, on);
+        let (waiter, reply) = Waiter::new(request.ask.clone(), waits.on, waits.is_held);
         let most = policy.max_waiters_per_key as usize;
         let place = match self.flights.park(&request.key, waiter, most) {
             Ok(Parking::Parked(place, is_new)) => {
@@ -60,7 +56,7 @@ impl Coordinator {
                 }
                 place
             }
-            Ok(Parking::KeyFull) => return Ended::With(Ok(too_many(*over))),
+            Ok(Parking::KeyFull) => return Ended::With(Ok(too_many(waits.when_over))),
             Err(error) => return Ended::With(Err(error)),
         };
         let since = *patience.parked_at.get_or_insert(parked_at);
@@ -74,9 +70,9 @@ impl Coordinator {
             Err(ask) => ask,
         };
         let over = Acquired {
-            answer: over.answer.later(parked_at.elapsed()),
+            answer: waits.when_over.answer.later(parked_at.elapsed()),
             waited: since.elapsed(),
-            ..*over
+            ..waits.when_over
         };
         Box::pin(self.wait_is_over(request, *ask, over, policy)).await
     }
@@ -113,11 +109,9 @@ impl Coordinator {
             Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
             Decision::Grant(grant) => match self.turn(key, self.store.recall(key).is_some()) {
                 Ok(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
-                Err(_) => match self.behind(request, *grant, &seen.loaded) {
-                    Asked::Answered(acquired)
-                    | Asked::Waits {
-                        when_over: acquired, ..
-                    } => return Ok(Some(acquired)),
+                Err(_) => match self.behind(request, *grant, &seen) {
+                    Asked::Answered(acquired) => return Ok(Some(acquired)),
+                    Asked::Waits(waits) => return Ok(Some(waits.when_over)),
                 },
             },
         };

@@ -8,7 +8,7 @@
 use super::{Mode, Seq, StoreTime, Tag};
 
 /// How many soft invalidations of one tag are kept apart.
-const SOFT_KEPT: usize = 8;
+pub const SOFT_KEPT: usize = 8;
 
 /// The invalidations of one tag, or of a whole namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -83,8 +83,8 @@ impl Logged {
 pub(super) struct Covered {
     /// Everything up to here was taken or does not match.
     pub at: u64,
-    /// The reader took no more.
-    pub refused: bool,
+    /// Something was taken, or would have been.
+    pub found: bool,
 }
 
 /// Under the feed's lock.
@@ -198,8 +198,7 @@ impl Log {
         let mut main = self.main.after(from).peekable();
         let wanted = if filter.refreshed { from } else { u64::MAX };
         let mut refreshed = self.refreshed.after(wanted).peekable();
-        let (mut at, mut taken) = (from, None);
-        let mut refused = false;
+        let (mut at, mut taken, mut found) = (from, None, false);
         while *looks > 0 {
             *looks -= 1;
             let earlier_main = match (main.peek(), refreshed.peek()) {
@@ -218,8 +217,8 @@ impl Log {
                 && filter.may_want(slot.mark)
                 && filter.wants(&logged.record.event)
             {
+                found = true;
                 if !take(logged) {
-                    refused = true;
                     break;
                 }
                 taken = Some(slot.position);
@@ -229,7 +228,7 @@ impl Log {
         Covered {
             // What was taken last has a cursor that others share; what does not match behind it is passed with the next look.
             at: taken.unwrap_or(at),
-            refused,
+            found,
         }
     }
 }

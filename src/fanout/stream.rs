@@ -118,13 +118,13 @@ impl Watching {
         if held == Held::Everything {
             return Next::Held;
         }
+        self.poll_catching_up(cx);
         if let Some(reason) = self.reset.take() {
             return Next::Message(self.here(What::Reset { reason }));
         }
         if held == Held::AllButResets {
             return self.reset_if_due().map_or(Next::Held, Next::Message);
         }
-        self.poll_catching_up(cx);
         for _ in 0..READS {
             if self.hub.feed.has_nothing_after(&self.position) {
                 return self.idle();
@@ -178,14 +178,13 @@ impl Watching {
             if !in_time {
                 self.position = self.hub.feed.position();
                 self.reset = Some(ResetReason::UnknownCursor);
-                cx.waker().wake_by_ref();
             }
         }
     }
 
     /// What there is to say when nothing was missed.
     fn idle(&mut self) -> Next {
-        if self.catching_up.is_some() || self.reset.is_some() {
+        if self.catching_up.is_some() {
             return Next::Nothing;
         }
         if !self.started {

@@ -3,10 +3,13 @@
 mod barrier;
 mod coalescing;
 mod covering;
+mod fleet;
 mod leaving;
 mod opening;
 mod refreshed;
+mod remote;
 mod resets;
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;

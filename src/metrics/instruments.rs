@@ -38,6 +38,7 @@ pub(super) fn observe(meter: &Meter, metrics: &Arc<Metrics>) {
         counts(meter, Arc::downgrade(metrics), family);
     }
     levels(meter, metrics);
+    super::shared::observe(meter, metrics);
     named(meter, metrics);
     meter
         .u64_observable_gauge("drover.build_info")

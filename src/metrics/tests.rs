@@ -157,6 +157,29 @@ fn a_fresh_page_names_every_family_that_can_be_counted() {
 }
 
 #[test]
+fn a_shared_store_tells_its_conditions_and_how_long_it_takes() {
+    let exposition = Exposition::new(None).expect("no collector is needed");
+    assert!(!page(&exposition).contains("drover_store_up"), "there is none");
+    let metrics = exposition.metrics();
+    metrics.observe_shared(|| Shared {
+        down: 3,
+        conditions: vec![("full", 2), ("broken", 0)],
+    });
+    metrics.call_times().answered("commit", Duration::from_micros(120));
+    let page = page(&exposition);
+    for line in [
+        "drover_store_up 0",
+        "drover_store_partitions_down 3",
+        "drover_store_conditions_total{drover_condition=\"full\"} 2",
+        "drover_store_conditions_total{drover_condition=\"broken\"} 0",
+        "drover_store_duration_seconds_bucket{drover_call=\"commit\",le=\"0.0001\"} 0",
+        "drover_store_duration_seconds_bucket{drover_call=\"commit\",le=\"0.00025\"} 1",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+}
+
+#[test]
 fn counts_of_all_threads_are_added_up_under_their_namespace() {
     let exposition = Exposition::new(None).expect("no collector is needed");
     let metrics = exposition.metrics();

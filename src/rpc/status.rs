@@ -21,7 +21,8 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
 
 use super::convert::Violations;
-use crate::coordinator::Error;
+use crate::coordinator::{Dice, Error};
+use crate::decision::{Draw, scattered};
 use crate::store::StoreError;
 
 /// The domain of each [`Reason`].
@@ -309,21 +310,30 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// As it is told. Each call that is to come back is told another time, up to half as long again: what refuses many at once, such as
+    /// a drain or a store that is lost, must not have them all back at once.
+    fn told(self, draw: Draw) -> Status {
+        let mut details = ErrorDetails::with_error_info(self.reason.as_str(), DOMAIN, self.facts);
+        let mut trailers = MetadataMap::new();
+        trailers.insert(REASON_TRAILER, MetadataValue::from_static(self.reason.as_str()));
+        if !self.fields.is_empty() {
+            details.set_bad_request(self.fields);
+        }
+        if let Some(after) = self.retry_after {
+            // Rounded up: a retry that comes too early is one that fails again.
+            let millis = scattered(after, draw).as_nanos().div_ceil(1_000_000);
+            let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+            details.set_retry_info(Some(Duration::from_millis(millis)));
+            trailers.insert(PUSHBACK_TRAILER, millis.into());
+        }
+        Status::with_error_details_and_metadata(self.reason.code(), self.text, details, trailers)
+    }
+}
+
 impl From<Failure> for Status {
     fn from(failure: Failure) -> Status {
-        let mut details = ErrorDetails::with_error_info(failure.reason.as_str(), DOMAIN, failure.facts);
-        let mut trailers = MetadataMap::new();
-        trailers.insert(REASON_TRAILER, MetadataValue::from_static(failure.reason.as_str()));
-        if !failure.fields.is_empty() {
-            details.set_bad_request(failure.fields);
-        }
-        if let Some(after) = failure.retry_after {
-            details.set_retry_info(Some(after));
-            // Rounded up: a retry that comes too early is one that fails again.
-            let millis = after.as_nanos().div_ceil(1_000_000);
-            trailers.insert(PUSHBACK_TRAILER, u64::try_from(millis).unwrap_or(u64::MAX).into());
-        }
-        Status::with_error_details_and_metadata(failure.reason.code(), failure.text, details, trailers)
+        failure.told(Dice::random().draw())
     }
 }
 

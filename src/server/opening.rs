@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::Running;
-use crate::config::{PolicySet, grouped, write_size};
+use super::{Phase, Running};
+use crate::config::{PolicySet, StoreKind, grouped, write_size};
 
 /// Namespaces named before the rest is counted.
 const NAMED: usize = 8;
@@ -22,13 +22,21 @@ impl fmt::Display for Opening<'_> {
             Some(http) => writeln!(f, "  HTTP        {http}  /livez /readyz /metrics")?,
             None => writeln!(f, "  HTTP        off")?,
         }
-        writeln!(
-            f,
-            "  store       {}  up to {} keys and {}",
-            settings.store.as_str(),
-            grouped(settings.limits.max_entries as u64),
-            write_size(settings.limits.max_memory),
-        )?;
+        match &settings.store {
+            StoreKind::Memory => writeln!(
+                f,
+                "  store       memory  up to {} keys and {}",
+                grouped(settings.limits.max_entries as u64),
+                write_size(settings.limits.max_memory),
+            )?,
+            StoreKind::Redis(redis) => {
+                let waits = match self.0.phase() {
+                    Phase::Starting => "  no answer yet: see the log",
+                    Phase::Serving | Phase::Draining => "",
+                };
+                writeln!(f, "  store       {}  prefix {}{waits}", redis.url, redis.prefix)?;
+            }
+        }
         writeln!(f, "  namespaces  {}", Namespaces(&settings.policies))
     }
 }

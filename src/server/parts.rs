@@ -44,6 +44,7 @@ impl Parts {
             }
             StoreKind::Redis(redis) => {
                 let link = Link::new(redis)?;
+                link.told_to(metrics);
                 tasks.spawn(link.clone().tend(cut.clone()));
                 let store = Redis::new(link, &redis.prefix, tasks);
                 let parts = Parts::over(store.clone(), None, settings, metrics);

@@ -36,6 +36,7 @@ mod tending;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,8 @@ const REFRESHED: usize = 65_536;
 const RINGS: usize = 1_000;
 /// An expiry is not later than this, µs: the year 2112.
 const FOR_EVER: u64 = 1 << 52;
+/// A replica that leaves waits no longer for its registration to be withdrawn.
+const LEAVES_WITHIN: Duration = Duration::from_millis(500);
 /// A page of the leases.
 const PAGE: usize = 500;
 
@@ -90,17 +93,22 @@ impl Redis {
     pub async fn run(self: Arc<Self>, cut: CancellationToken) {
         let partitions = 0..self.shared.partitions.len();
         let tails = partitions.map(|number| tail::follow(self.clone(), number));
-        let all = async {
-            // Before the first log is read, so that its watchers need not wait for a second look at it.
+        let tails = async {
+            // Before the first log is read, so that watchers need not wait for a second look at it.
             self.peers.register_first().await;
+            futures_util::future::join_all(tails).await
+        };
+        let all = async {
             tokio::join!(
-                futures_util::future::join_all(tails),
+                tails,
                 tending::tend(self.clone()),
                 tending::watch_link(self.clone()),
                 self.peers.clone().run(),
             )
         };
         cut.run_until_cancelled(all).await;
+        // By now the streams of watchers have been closed.
+        let _ = tokio::time::timeout(LEAVES_WITHIN, self.peers.leave()).await;
     }
 
     /// Looks after every partition once; `run` does so again and again.
@@ -130,7 +138,7 @@ impl Redis {
             .is_some_and(|sight| sight.snapshot.entry.lease.is_some());
         let args = commit_args(&commit, partition.high(), had_lease);
         let reply = shared
-            .ask(partition, &shared.scripts.commit, &refs(&names), &args, true)
+            .ask(partition, &shared.scripts.commit, &refs(&names), args, true)
             .await?;
         match reply {
             Reply::Is(words) => {
@@ -210,7 +218,7 @@ impl Redis {
         let script = &self.shared.scripts.invalidate;
         let reply = self
             .shared
-            .ask(partition, script, &partition.invalidate_names(), &args, true)
+            .ask(partition, script, &partition.invalidate_names(), args, true)
             .await?;
         let mut words = reply.ok()?;
         let (number, now) = (Seq(words.number()?), words.time()?);
@@ -239,7 +247,7 @@ impl Redis {
                 let names = [&*partition.keys.header, &*partition.keys.leases];
                 let reply = self
                     .shared
-                    .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                    .ask(partition, &self.shared.scripts.leases, &names, args, false)
                     .await?;
                 let mut words = reply.ok()?;
                 let now = words.time()?;
@@ -291,7 +299,7 @@ impl Redis {
             let names = [&*partition.keys.header, &*partition.keys.leases];
             let reply = self
                 .shared
-                .ask(partition, &self.shared.scripts.leases, &names, &args, false)
+                .ask(partition, &self.shared.scripts.leases, &names, args, false)
                 .await?;
             latest = latest.max(reply.ok()?.time()?);
         }
@@ -447,7 +455,7 @@ async fn load_once(shared: Arc<Shared>, key: Key, tags: Vec<Tag>, want: Want) ->
     let names = partition.load_names(&key);
     let args = load_args(&key, &tags, flags);
     match shared
-        .ask(partition, &shared.scripts.load, &refs(&names), &args, false)
+        .ask(partition, &shared.scripts.load, &refs(&names), args, false)
         .await?
     {
         Reply::Is(words) => {

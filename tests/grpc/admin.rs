@@ -30,7 +30,7 @@ async fn describe(drover: &Drover, key: &str) -> DescribeKeyResponse {
 
 #[tokio::test]
 async fn a_key_is_described_without_its_bytes_and_its_lease_s_secret() {
-    let drover = Drover::start().await;
+    let drover = Drover::start().await.at_one_replica().await;
     assert_eq!(
         describe(&drover, "item").await,
         DescribeKeyResponse::default(),
@@ -66,7 +66,7 @@ async fn a_key_is_described_without_its_bytes_and_its_lease_s_secret() {
     );
     waiting.abort();
     drover.accept(ended("item", &rebuild, failed("down"))).await;
-    until(|| drover.running.parked() == 0).await;
+    until(|| drover.parked() == 0).await;
     let known = describe(&drover, "item").await;
     assert_eq!(
         (known.backoff.expect("a pause").message.as_str(), known.lease),
@@ -143,6 +143,8 @@ async fn namespaces_are_listed_with_counts_and_a_policy_that_a_file_could_have()
         namespaces: [("configured".to_owned(), Arc::new(special))].into(),
         ..PolicySet::default()
     })
+    .await
+    .at_one_replica()
     .await;
     let rebuild = drover.granted(ask("item")).await;
     let waiting = drover

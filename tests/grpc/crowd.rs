@@ -12,7 +12,7 @@ async fn reports_and_renewals_are_served_beside_three_thousand_parked_callers() 
     let drover = Drover::start().await;
     let rebuild = drover.granted(ask("item")).await;
     let herd: Vec<_> = (0..3_000).map(|_| drover.asking(wait("item"))).collect();
-    until(|| drover.running.parked() == 3_000).await;
+    until(|| drover.parked() == 3_000).await;
     let began = Instant::now();
     let renewal = RenewLeaseRequest {
         namespace: "shop".to_owned(),
@@ -38,6 +38,6 @@ async fn reports_and_renewals_are_served_beside_three_thousand_parked_callers() 
     for asking in herd {
         assert_eq!(text(&hit(got(asking).await)), "value");
     }
-    assert_eq!(drover.running.parked(), 0);
+    assert_eq!(drover.parked(), 0);
     drover.end().await;
 }

@@ -17,7 +17,7 @@ async fn a_watcher_of_the_health_hears_of_the_drain() {
     let mut watching = health.watch(request).await.expect("served").into_inner();
     let serving = watching.message().await.expect("no error").expect("an answer");
     assert_eq!(serving.status().as_str_name(), "SERVING");
-    drover.running.drain().await;
+    drover.drain().await;
     let leaving = watching.message().await.expect("no error").expect("an answer");
     assert_eq!(leaving.status().as_str_name(), "NOT_SERVING");
     drop((watching, health));

@@ -147,6 +147,7 @@ async fn what_is_not_to_be_stored_goes_to_those_who_wait_and_the_next_rebuilds()
                 })
                 .await;
             let (mut other, newcomer) = (drover.another().await, ask(key));
+            drover.looked_at().await;
             let answer = drover
                 .report(ReportValueRequest {
                     do_not_store: change.0,

@@ -1,6 +1,6 @@
 use drover::proto::{Cause, Freshness};
 
-use crate::support::{Drover, ask, busy, got, granted, hit, report, text, token, until, wait};
+use crate::support::{Asking, Drover, ask, busy, got, granted, hit, report, text, token, until, wait};
 
 #[tokio::test]
 async fn two_hundred_callers_are_one_rebuild_and_all_get_its_value() {
@@ -8,7 +8,7 @@ async fn two_hundred_callers_are_one_rebuild_and_all_get_its_value() {
     let first = drover.granted(ask("item")).await;
     assert_eq!(first.cause(), Cause::Miss);
     let herd: Vec<_> = (0..199).map(|_| drover.asking(wait("item"))).collect();
-    until(|| drover.running.parked() == 199).await;
+    until(|| drover.parked() == 199).await;
     let version = drover.accept(report("item", &first, "built once")).await;
     assert_eq!(version, token(&first));
     for asking in herd {
@@ -27,7 +27,7 @@ async fn two_hundred_callers_are_one_rebuild_and_all_get_its_value() {
 async fn a_herd_that_comes_at_once_has_one_winner() {
     let drover = Drover::start().await;
     let herd: Vec<_> = (0..200).map(|_| drover.asking(wait("item"))).collect();
-    until(|| drover.running.parked() == 199).await;
+    until(|| drover.parked() == 199 && herd.iter().any(Asking::is_finished)).await;
     let mut winners = Vec::new();
     let mut losers = Vec::new();
     for asking in herd {

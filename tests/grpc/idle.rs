@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 
 use crate::child::Process;
-use crate::support::{Calls, ask, connect_to, eventually};
+use crate::support::{ask, calls_over, connect_to, eventually};
 use crate::wire::{PREFACE, Raw};
 
 /// Of the descriptors that there may be, so many are left to other tests and to the server itself.
@@ -16,7 +16,7 @@ const LEFT: usize = 2_000;
 async fn ten_thousand_idle_connections_hold_nobody_up_and_leave_nothing_behind() {
     let process = Process::start().await;
     let count = 10_000.min(process.most_descriptors() - LEFT);
-    let mut calls = Calls::new(connect_to(process.grpc).await);
+    let mut calls = calls_over(connect_to(process.grpc).await);
     calls.acquire_rebuild(ask("first")).await.expect("an answer");
     let (before, memory_before) = (process.descriptors(), process.resident());
     let opening = futures_util::stream::iter(0..count).map(|at| {
@@ -46,7 +46,7 @@ async fn ten_thousand_idle_connections_hold_nobody_up_and_leave_nothing_behind()
             .await
             .expect("an answer");
     }
-    let mut newcomer = Calls::new(connect_to(process.grpc).await);
+    let mut newcomer = calls_over(connect_to(process.grpc).await);
     newcomer.acquire_rebuild(ask("newcomer")).await.expect("an answer");
     assert!(
         began.elapsed() < Duration::from_secs(2),

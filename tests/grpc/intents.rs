@@ -42,7 +42,7 @@ async fn a_herd_that_forces_is_one_rebuild() {
     let herd: Vec<_> = (0..50)
         .map(|_| drover.asking(with(Intent::Force, wait("item"))))
         .collect();
-    until(|| drover.running.parked() == 50).await;
+    until(|| drover.parked() == 50).await;
     let version = drover.accept(report("item", &forced, "new")).await;
     for asking in herd {
         let hit = hit(got(asking).await);

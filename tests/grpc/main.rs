@@ -7,10 +7,10 @@
 )]
 
 mod admin;
+mod backing;
 mod backoff;
 mod barrier;
 mod child;
-
 mod crowd;
 mod discovery;
 mod endings;

@@ -52,13 +52,13 @@ async fn once_the_lease_is_over_a_retry_counts_as_new() {
 
 #[tokio::test]
 async fn a_retry_of_a_parked_question_takes_its_place() {
-    let drover = Drover::start().await;
+    let drover = Drover::start().await.at_one_replica().await;
     let holder = drover.granted(ask("item")).await;
     let first = drover.park(named(wait("item"), "a", "1")).await;
     let behind = drover.park(wait("item")).await;
     let retry = drover.asking(named(wait("item"), "a", "1"));
     busy(got(first).await);
-    assert_eq!(drover.running.parked(), 2);
+    assert_eq!(drover.parked(), 2);
     drover.accept(ended("item", &holder, abandoned())).await;
     let rebuild = granted(got(retry).await);
     drover.accept(report("item", &rebuild, "value")).await;
@@ -69,17 +69,13 @@ async fn a_retry_of_a_parked_question_takes_its_place() {
 /// Clients that count their questions from 1 use the same ids.
 #[tokio::test]
 async fn the_same_id_of_another_holder_does_not_hide_a_parked_question_from_its_retry() {
-    let drover = Drover::start().await;
+    let drover = Drover::start().await.at_one_replica().await;
     let holder = drover.granted(ask("item")).await;
     let first = drover.park(named(wait("item"), "a", "1")).await;
     let other = drover.park(named(wait("item"), "b", "1")).await;
     let retry = drover.asking(named(wait("item"), "a", "1"));
-    until(|| first.is_finished() || drover.running.parked() > 2).await;
-    assert_eq!(
-        drover.running.parked(),
-        2,
-        "the retry stands in the place of the first try"
-    );
+    until(|| first.is_finished() || drover.parked() > 2).await;
+    assert_eq!(drover.parked(), 2, "the retry stands in the place of the first try");
     busy(got(first).await);
     drover.accept(report("item", &holder, "value")).await;
     for asking in [other, retry] {

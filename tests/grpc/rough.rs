@@ -98,11 +98,11 @@ async fn a_parked_caller_whose_connection_breaks_leaves_its_place() {
         raw.send(&frame(DATA, END_STREAM, stream, &message(0, question.len(), &question)))
             .await;
     }
-    until(|| drover.running.parked() == 3).await;
+    until(|| drover.parked() == 3).await;
     raw.send(&frame(RST_STREAM, 0, 3, &8_u32.to_be_bytes())).await;
-    until(|| drover.running.parked() == 2).await;
+    until(|| drover.parked() == 2).await;
     drop(raw);
-    until(|| drover.running.parked() == 0).await;
+    until(|| drover.parked() == 0).await;
     drover.accept(report("item", &rebuild, "value")).await;
     drover.end().await;
 }
@@ -129,7 +129,7 @@ async fn calls_begun_and_taken_back_in_a_flood_end_that_connection() {
         }
     }
     drop(raw);
-    until(|| drover.running.parked() == 0).await;
+    until(|| drover.parked() == 0).await;
     // Nobody was told of a lease, so none is left behind.
     crate::support::eventually(async || match drover.ask(ask("item")).await {
         drover::proto::acquire_rebuild_response::Decision::Rebuild(rebuild) => Some(rebuild),

@@ -45,7 +45,7 @@ async fn unavailable_carries_when_to_retry_for_programs_and_for_grpc_itself() {
     let drover = Drover::start().await;
     let rebuild = drover.granted(ask("item")).await;
     let waiting = drover.park(crate::support::wait("item")).await;
-    drover.running.drain().await;
+    drover.drain().await;
     let status = waiting.await.expect("it runs").expect_err("draining");
     assert_eq!(
         (status.code(), reason(&status)),

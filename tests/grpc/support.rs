@@ -1,6 +1,9 @@
 //! A server of its own for each test, and short words for what is asked and answered.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use drover::config::{PolicySet, Settings};
@@ -20,13 +23,25 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::transport::Channel;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tower::ServiceExt as _;
 
-pub type Calls = CoordinatorServiceClient<Channel>;
+use crate::backing::{Backing, REPLICAS};
 
-/// What a test asks, and the connection over which it does.
+pub type Calls = CoordinatorServiceClient<InTurn>;
+
+/// What a test asks, and the connections over which it does.
 pub struct Drover {
+    /// A replica.
     pub running: Running,
+    /// The others, where the store is one that replicas share.
+    others: Vec<Running>,
+    /// Each call goes to the next replica.
     pub calls: Calls,
+    /// Last: it may end with this.
+    _backing: Backing,
 }
 
 /// A parked, or at least sent, question.
@@ -49,23 +64,64 @@ impl Drover {
     }
 
     pub async fn under(policies: PolicySet) -> Drover {
+        let backing = Backing::start();
         let settings = Settings {
             policies,
             drain_timeout: Duration::from_secs(2),
+            store: backing.store(),
             ..Settings::ephemeral()
         };
-        let running = start(settings).await.expect("free ports");
-        let calls = Calls::new(connect(&running).await);
-        Drover { running, calls }
+        let running = serving(settings.clone()).await;
+        let mut others = Vec::new();
+        while others.len() + 1 < REPLICAS {
+            others.push(serving(settings.clone()).await);
+        }
+        let calls = calls(std::iter::once(&running).chain(&others)).await;
+        Drover {
+            running,
+            others,
+            calls,
+            _backing: backing,
+        }
+    }
+
+    /// The same, with all calls to one replica: for what is counted or bounded a replica.
+    pub async fn at_one_replica(mut self) -> Drover {
+        self.calls = calls(std::iter::once(&self.running)).await;
+        self
+    }
+
+    fn replicas(&self) -> impl Iterator<Item = &Running> {
+        std::iter::once(&self.running).chain(&self.others)
+    }
+
+    /// Callers parked at all replicas.
+    pub fn parked(&self) -> usize {
+        self.replicas().map(Running::parked).sum()
+    }
+
+    /// Gives replicas the time to look at a key for those that have parked: from memory alone, a replica that shares its store does not know
+    /// whether they were there before its lease ended. Nothing tells from outside that it has looked.
+    pub async fn looked_at(&self) {
+        if REPLICAS > 1 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+
+    /// Drains all replicas.
+    pub async fn drain(&self) {
+        for replica in self.replicas() {
+            replica.drain().await;
+        }
     }
 
     pub async fn admin(&self) -> AdminServiceClient<Channel> {
         AdminServiceClient::new(connect(&self.running).await)
     }
 
-    /// Over a connection of its own.
+    /// Over connections of its own.
     pub async fn another(&self) -> Calls {
-        Calls::new(connect(&self.running).await)
+        calls(self.replicas()).await
     }
 
     pub async fn ask(&self, question: AcquireRebuildRequest) -> Decision {
@@ -87,9 +143,9 @@ impl Drover {
 
     /// Asks on the side, and comes back once the caller is parked.
     pub async fn park(&self, question: AcquireRebuildRequest) -> Asking {
-        let before = self.running.parked();
+        let before = self.parked();
         let asking = self.asking(question);
-        until(|| self.running.parked() > before || asking.is_finished()).await;
+        until(|| self.parked() > before || asking.is_finished()).await;
         assert!(!asking.is_finished(), "it was to be parked");
         asking
     }
@@ -129,9 +185,13 @@ impl Drover {
         answer.expect("an answer").into_inner()
     }
 
-    /// The page of figures.
+    /// The pages of figures.
     pub async fn metrics(&self) -> String {
-        page(self.running.http.expect("an address"), "/metrics").await
+        let mut pages = String::new();
+        for replica in self.replicas() {
+            pages.push_str(&page(replica.http.expect("an address"), "/metrics").await);
+        }
+        pages
     }
 
     /// The end of a test: nothing was a bug to the server.
@@ -139,7 +199,9 @@ impl Drover {
         let metrics = self.metrics().await;
         assert_no_bug(&metrics);
         drop(self.calls);
-        self.running.stop().await;
+        for replica in std::iter::once(self.running).chain(self.others) {
+            replica.stop().await;
+        }
     }
 }
 
@@ -159,6 +221,66 @@ pub async fn page(address: std::net::SocketAddr, path: &str) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.expect("an answer");
     text
+}
+
+/// A replica that serves.
+async fn serving(settings: Settings) -> Running {
+    let running = start(settings).await.expect("free ports");
+    let mut health = HealthClient::new(connect(&running).await);
+    let serving = HealthCheckResponse {
+        status: ServingStatus::Serving.into(),
+    };
+    eventually(async || {
+        let checked = health.check(HealthCheckRequest::default()).await;
+        checked.is_ok_and(|answer| answer.into_inner() == serving).then_some(())
+    })
+    .await;
+    running
+}
+
+async fn calls(replicas: impl Iterator<Item = &Running>) -> Calls {
+    let mut channels = Vec::new();
+    for replica in replicas {
+        channels.push(connect(replica).await);
+    }
+    Calls::new(InTurn::over(channels))
+}
+
+/// A client over one connection.
+pub fn calls_over(channel: Channel) -> Calls {
+    Calls::new(InTurn::over(vec![channel]))
+}
+
+/// Connections that are used in turn: each call goes over the next one.
+#[derive(Clone)]
+pub struct InTurn {
+    channels: Arc<[Channel]>,
+    next: Arc<AtomicUsize>,
+}
+
+impl InTurn {
+    fn over(channels: Vec<Channel>) -> InTurn {
+        InTurn {
+            channels: channels.into(),
+            next: Arc::default(),
+        }
+    }
+}
+
+impl tower::Service<http::Request<tonic::body::Body>> for InTurn {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = tonic::transport::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<tonic::body::Body>) -> Self::Future {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut channel = self.channels[turn % self.channels.len()].clone();
+        Box::pin(async move { channel.ready().await?.call(request).await })
+    }
 }
 
 pub async fn connect(running: &Running) -> Channel {

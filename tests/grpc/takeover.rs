@@ -31,7 +31,7 @@ async fn passes_on(
     let (new, others) = promoted(parked).await;
     assert_eq!(new.cause(), Cause::Takeover);
     assert!(token(&new) > token(&lost));
-    assert_eq!(drover.running.parked(), 2, "the others stay parked");
+    assert_eq!(drover.parked(), 2, "the others stay parked");
     drover.accept(report(key, &new, "second")).await;
     for asking in others {
         assert_eq!(text(&hit(got(asking).await)), "second");
@@ -152,7 +152,7 @@ async fn a_promoted_caller_that_leaves_gives_way_to_the_next() {
     let first = drover.park(wait("item")).await;
     let second = drover.park(wait("item")).await;
     first.abort();
-    until(|| drover.running.parked() == 1).await;
+    until(|| drover.parked() == 1).await;
     drover.accept(ended("item", &lost, abandoned())).await;
     assert_eq!(granted(got(second).await).cause(), Cause::Takeover);
     drover.end().await;

@@ -9,7 +9,7 @@ use drover::proto::{InvalidateRequest, Subscribe, WatchRequest, WatchResponse};
 use prost::Message as _;
 
 use crate::child::Process;
-use crate::support::{Calls, ask, connect_to, drop_keys, words};
+use crate::support::{ask, calls_over, connect_to, drop_keys, words};
 use crate::wire::{DATA, Raw, call, frame, message};
 
 /// So much is told that the log cannot keep it all: 80,000 keys of 1,000 bytes.
@@ -33,7 +33,7 @@ async fn it_is_reset_when_it_reads_again_and_costs_nobody_anything() {
         .await;
     assert!(matches!(watcher.frame_of(DATA).await, (_, _, 1, _)), "it has started");
 
-    let mut calls = Calls::new(connect_to(process.grpc).await);
+    let mut calls = calls_over(connect_to(process.grpc).await);
     let memory = process.resident();
     let mut slowest = Duration::ZERO;
     for call in 0..CALLS {

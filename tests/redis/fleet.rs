@@ -27,7 +27,9 @@ impl Fleet {
     pub async fn over(server: Server, count: usize) -> Fleet {
         let mut replicas = Vec::new();
         for _ in 0..count {
-            let redis = RedisSettings::at(&server.url()).expect("a store's URL");
+            let mut redis = RedisSettings::at(&server.url()).expect("a store's URL");
+            // Ten thousand callers in one process, unoptimized: this is about trips, not about time.
+            redis.timeout = Duration::from_secs(5);
             let settings = Settings {
                 store: StoreKind::Redis(Box::new(redis)),
                 drain_timeout: Duration::from_secs(2),

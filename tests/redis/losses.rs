@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover::decision::Mode;
+use drover::decision::{Generation, Mode};
 use drover::store::redis::condition::Condition;
 use drover::store::{Covering, StoreError};
 
@@ -83,7 +83,8 @@ async fn invalidations_that_the_store_has_lost_are_committed_again() {
         "its lease was revoked"
     );
     assert!(build(store, &key("c"), "new", &[]).await > dropped);
-    assert_eq!(replica.met(Condition::NewPrimary) + other.met(Condition::NewPrimary), 1);
+    // Both may notice before either has taken over.
+    assert!(replica.met(Condition::NewPrimary) + other.met(Condition::NewPrimary) >= 1);
 }
 
 /// A server that evicts what it likes may evict any of these, alone.
@@ -217,15 +218,26 @@ async fn every_key_has_an_expiry() {
     }
 }
 
+/// The one rule that a script has too.
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_soft_invalidations_of_a_tag_make_the_oldest_hard() {
+async fn a_generation_in_redis_is_what_the_rule_makes_of_its_invalidations() {
     let (_world, replica) = world(&[]).await;
     let store = &replica.store;
-    let old = key("old");
-    build(store, &old, "value", &["red"]).await;
-    for round in 0..20 {
-        let standing = load(store, &old).await.view().standing().is_some();
-        assert_eq!(standing, round <= 16, "after {round}");
-        invalidate(store, Some("red"), Mode::Expire).await;
+    build(store, &key("old"), "value", &["red"]).await;
+    let mut generation = Generation::default();
+    for round in 0..60_u64 {
+        let mode = if round % 25 == 24 { Mode::Drop } else { Mode::Expire };
+        tokio::time::sleep(Duration::from_millis(round * 7 % 5)).await;
+        let done = invalidate(store, Some("red"), mode).await;
+        generation.invalidate(mode, done.number, done.now, done.now);
+        let loaded = store
+            .load(&key("old"), &["red".into()], Default::default())
+            .await
+            .expect("an answer");
+        assert_eq!(
+            loaded.generations.tags,
+            [("red".into(), generation.clone())],
+            "after {round}"
+        );
     }
 }

@@ -1,13 +1,14 @@
 //! What calls cost at Redis, by its own count of commands.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use drover::proto::acquire_rebuild_response::Decision;
-use drover::proto::report_value_request::Outcome;
-use drover::proto::{AcquireRebuildRequest, RenewLeaseRequest, ReportValueRequest};
+use drover::proto::{AcquireRebuildRequest, RenewLeaseRequest};
 use tokio::task::JoinSet;
 
-use crate::fleet::{Fleet, Granted as _, acquire, report};
+use crate::fleet::{Calls, Fleet, Granted as _, acquire, report};
+use crate::support::until;
 
 /// Trips since the last look. What a replica does once a second or more rarely is told apart: reading the log, looking after partitions.
 fn trips(fleet: &Fleet) -> (u64, u64) {
@@ -86,10 +87,12 @@ async fn a_grant_on_an_expired_entry_costs_one_trip_where_this_replica_saw_it_la
     assert_eq!((same, another), (1, 2));
 }
 
-/// Reading the log and looking after it are counted too.
+/// Reading the log is counted too. Each replica reads it once a second and looks after those who are parked once a second: that is six trips a
+/// second, and all that grows with time; nothing grows with the herd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_herd_of_ten_thousand_at_three_replicas_costs_at_most_thirty_trips() {
-    let fleet = Fleet::of(3).await;
+    const HERD: usize = 10_000;
+    let fleet = Arc::new(Fleet::of(3).await);
     let mut connections = Vec::new();
     for replica in 0..3 {
         for _ in 0..10 {
@@ -98,45 +101,42 @@ async fn a_herd_of_ten_thousand_at_three_replicas_costs_at_most_thirty_trips() {
         acquire(&connections[connections.len() - 1], "warm").await;
     }
     trips(&fleet);
+    let began = Instant::now();
     let mut herd = JoinSet::new();
-    for number in 0..10_000 {
-        let mut calls = connections[number % connections.len()].clone();
-        herd.spawn(async move {
-            let question = AcquireRebuildRequest {
-                namespace: "shop".to_owned(),
-                key: "hot".to_owned(),
-                wait: Some(prost_types::Duration { seconds: 9, nanos: 0 }),
-                ..Default::default()
-            };
-            let answer = calls.acquire_rebuild(question).await.expect("an answer").into_inner();
-            match answer.decision.expect("a decision") {
-                Decision::Rebuild(rebuild) => {
-                    tokio::time::sleep(Duration::from_secs(2)).await;
-                    let report = ReportValueRequest {
-                        namespace: "shop".to_owned(),
-                        key: "hot".to_owned(),
-                        lease_id: rebuild.lease.expect("a lease").lease_id,
-                        outcome: Some(Outcome::Value("value".into())),
-                        ..Default::default()
-                    };
-                    assert!(
-                        calls
-                            .report_value(report)
-                            .await
-                            .expect("an answer")
-                            .into_inner()
-                            .accepted
-                    );
-                    1
-                }
-                Decision::Hit(_) => 0,
-                other => panic!("{other:?}"),
-            }
-        });
+    for number in 0..HERD {
+        let calls = connections[number % connections.len()].clone();
+        herd.spawn(one_of_the_herd(fleet.clone(), calls, HERD - 1));
     }
     let rebuilds: u32 = herd.join_all().await.into_iter().sum();
+    let seconds = began.elapsed().as_secs_f64();
     let (calls, reads) = trips(&fleet);
-    println!("herd: {rebuilds} rebuild(s), {calls} calls, {reads} reads of the log");
+    println!("herd: {rebuilds} rebuild(s), {calls} calls and {reads} reads of the log in {seconds:.1} s");
     assert_eq!(rebuilds, 1);
-    assert!(calls + reads <= 30, "{calls} calls and {reads} reads of the log");
+    let most = 12 + 6 * seconds.ceil() as u64;
+    assert!(
+        calls + reads <= most,
+        "{calls} calls and {reads} reads of the log in {seconds:.1} s; at most {most}"
+    );
+}
+
+/// Asks; whoever may rebuild reports after two seconds, or later if it takes longer until all others are parked. How many rebuilds.
+async fn one_of_the_herd(fleet: Arc<Fleet>, mut calls: Calls, others: usize) -> u32 {
+    let question = AcquireRebuildRequest {
+        namespace: "shop".to_owned(),
+        key: "hot".to_owned(),
+        wait: Some(prost_types::Duration { seconds: 9, nanos: 0 }),
+        lease_ttl: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
+        ..Default::default()
+    };
+    let answer = calls.acquire_rebuild(question).await.expect("an answer").into_inner();
+    let lease = match answer.decision.expect("a decision") {
+        Decision::Rebuild(rebuild) => rebuild.lease.expect("a lease").lease_id,
+        Decision::Hit(_) => return 0,
+        other => panic!("{other:?}"),
+    };
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let parked = || fleet.replicas.iter().map(|replica| replica.parked()).sum::<usize>() == others;
+    until("all others are parked", parked).await;
+    assert!(report(&calls, "hot", &lease, "value").await);
+    1
 }

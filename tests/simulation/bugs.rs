@@ -306,3 +306,27 @@ fn the_checker_catches_a_silent_gap_in_the_log() {
     });
     catches(&[Promise::Watch], &sabotage);
 }
+
+#[test]
+fn the_checker_catches_a_store_that_does_not_check_what_was_remembered_of_invalidations() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            twist: Box::new(|commit| commit.guard = None),
+            ..Buggy::over(inner)
+        })
+    });
+    catches(
+        &[Promise::OwnerOnly, Promise::NoLateReport, Promise::InvalidateWins],
+        &sabotage,
+    );
+}
+
+#[test]
+fn the_checker_catches_a_replica_that_goes_on_deciding_alone() {
+    let sabotage = Sabotage {
+        never_regained: true,
+        ..Sabotage::none()
+    };
+    // Its watchers hear nothing more, either.
+    catches(&[Promise::Degraded, Promise::Watch], &sabotage);
+}

@@ -3,9 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use drover::coordinator::{Acquire, Acquired, Error, Invalidate, Invalidated, Renew, Renewed, ReportValue, Reported};
-use drover::decision::{Answer, Hit, Key, LeaseId, Mode, Rebuild, ReportAnswer, Seq, Tag};
+use drover::decision::{Answer, Key, Rebuild, ReportAnswer, Seq};
 use drover::fanout::What;
-use drover::store::{StoreError, Target};
 use tokio::time::Instant;
 
 /// A moment: when, and in which place among all that was recorded.
@@ -132,8 +131,17 @@ impl Drop for Pending {
 }
 
 impl Call {
-    /// The question, its end and its answer, if it was an acquire that was answered.
+    /// The question, its end and its answer, if it was an acquire that was answered from the store.
     pub fn acquired(&self) -> Option<(&Acquire, Moment, &Acquired)> {
+        self.answered().filter(|(_, _, acquired)| !acquired.degraded)
+    }
+
+    /// The same, if it was answered by a replica alone.
+    pub fn acquired_alone(&self) -> Option<(&Acquire, Moment, &Acquired)> {
+        self.answered().filter(|(_, _, acquired)| acquired.degraded)
+    }
+
+    fn answered(&self) -> Option<(&Acquire, Moment, &Acquired)> {
         match (&self.asked, &self.ended) {
             (Asked::Acquire(asked), Some((moment, Ended::Acquired(acquired)))) => Some((asked, *moment, acquired)),
             _ => None,
@@ -155,12 +163,6 @@ impl Call {
         }
     }
 
-    /// The same, if it was handed a value, also beside a lease.
-    pub fn hit(&self) -> Option<(&Acquire, Moment, &Hit)> {
-        let (asked, moment, acquired) = self.acquired()?;
-        acquired.answer.hit().map(|hit| (asked, moment, hit))
-    }
-
     pub fn report(&self) -> Option<&ReportValue> {
         match &self.asked {
             Asked::Report(report) => Some(report),
@@ -168,55 +170,21 @@ impl Call {
         }
     }
 
-    /// The report and the version that it was accepted with.
+    /// The report and the version that it was accepted with, by the store.
     pub fn accepted(&self) -> Option<(&ReportValue, Moment, Seq)> {
         match (&self.asked, &self.ended) {
-            (Asked::Report(report), Some((moment, Ended::Reported(reported)))) => match reported.answer {
-                ReportAnswer::Accepted { version, .. } => Some((report, *moment, version)),
-                ReportAnswer::Rejected(_) => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// What was certainly made old: with its number and its mode.
-    pub fn invalidated(&self) -> Option<(Moment, Mode, &Invalidated)> {
-        match (&self.asked, &self.ended) {
-            (Asked::Invalidate(asked), Some((moment, Ended::Invalidated(done)))) => Some((*moment, asked.mode, done)),
-            _ => None,
-        }
-    }
-
-    /// Whether a write may have been done.
-    pub fn may_have_been_done(&self) -> bool {
-        match &self.ended {
-            Some((_, Ended::Reported(reported))) => matches!(reported.answer, ReportAnswer::Accepted { .. }),
-            Some((_, Ended::Failed(Error::Store(StoreError::Unavailable(_))))) => {
-                // One write, which did not reach the store. (An invalidation is several.)
-                !matches!(self.asked, Asked::Report(_))
+            (Asked::Report(report), Some((moment, Ended::Reported(reported)))) if !reported.degraded => {
+                match reported.answer {
+                    ReportAnswer::Accepted { version, .. } => Some((report, *moment, version)),
+                    ReportAnswer::Rejected(_) => None,
+                }
             }
-            Some((_, Ended::Failed(error))) => matches!(error, Error::Store(_)),
-            Some((_, Ended::Aborted)) | None => true,
-            Some(_) => true,
+            _ => None,
         }
     }
 
     pub fn ended_at(&self) -> Option<Moment> {
         self.ended.as_ref().map(|(moment, _)| *moment)
-    }
-
-    /// Whether what it does was done before the other began. An invalidation goes on without its caller.
-    pub fn is_over_before(&self, other: &Call) -> bool {
-        let goes_on = matches!(
-            (&self.asked, &self.ended),
-            (Asked::Invalidate(_), Some((_, Ended::Aborted)))
-        );
-        self.is_before(other) && !goes_on
-    }
-
-    /// Whether it came to its end before the other began.
-    pub fn is_before(&self, other: &Call) -> bool {
-        self.ended_at().is_some_and(|end| end.place < other.invoked.place)
     }
 
     pub fn key(&self) -> Option<&Key> {
@@ -226,22 +194,5 @@ impl Call {
             Asked::Renew(asked) => Some(&asked.key),
             Asked::Invalidate(_) => None,
         }
-    }
-
-    pub fn lease(&self) -> Option<LeaseId> {
-        match &self.asked {
-            Asked::Report(asked) => Some(asked.report.lease),
-            Asked::Renew(asked) => Some(asked.lease),
-            Asked::Acquire(_) | Asked::Invalidate(_) => None,
-        }
-    }
-}
-
-/// Whether an invalidation of `target` is about something with this key and these tags.
-pub fn covers(target: &Target, key: &Key, tags: &[Tag]) -> bool {
-    match target {
-        Target::Key(named) => named == key,
-        Target::Tag(tag) => tags.contains(tag),
-        Target::Everything => true,
     }
 }

@@ -20,6 +20,9 @@ mod checker;
 mod client;
 mod history;
 mod plan;
+#[path = "../checker/mod.rs"]
+mod shared;
+mod told;
 mod truth;
 mod world;
 
@@ -129,10 +132,16 @@ fn the_seeds_bring_about_whatever_a_client_can_see() {
     for seed in 0..300 {
         for call in run(Plan::of(seed), &Sabotage::none()).records.calls {
             let end = match call.ended {
+                Some((_, Ended::Acquired(acquired))) if acquired.degraded => match acquired.answer {
+                    Answer::Rebuild(_) => "rebuild alone",
+                    Answer::Hit(_) => "hit alone",
+                    _ => "nothing alone",
+                },
                 Some((_, Ended::Acquired(acquired))) => match acquired.answer {
                     Answer::Rebuild(rebuild) => rebuild.cause.as_str(),
                     answer => answer.as_str(),
                 },
+                Some((_, Ended::Reported(reported))) if reported.degraded => "reported alone",
                 Some((_, Ended::Reported(reported))) => match reported.answer {
                     ReportAnswer::Accepted { .. } => "accepted",
                     ReportAnswer::Rejected(why) => why.as_str(),
@@ -176,6 +185,10 @@ fn the_seeds_bring_about_whatever_a_client_can_see() {
         "store unavailable",
         "draining",
         "aborted",
+        "rebuild alone",
+        "hit alone",
+        "nothing alone",
+        "reported alone",
     ];
     let missing: Vec<_> = all.iter().filter(|end| !seen.contains(**end)).collect();
     assert!(

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use drover::decision::{Backoff, Jitter, JitterAmount, JitterMode, Policy};
-use drover::store::faulty::Faults;
+use drover::decision::{Backoff, Jitter, JitterAmount, JitterMode, Policy, StoreDown};
+use drover::store::faulty::{Faults, Forgetful};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -24,8 +24,10 @@ pub struct Plan {
     pub policy: Policy,
     /// By chance, at each replica.
     pub faults: Faults,
-    /// The store goes away and comes back, as seen from a replica.
-    pub downs: bool,
+    /// The store costs trips, and replicas remember what they saw, so badly.
+    pub far: Option<Forgetful>,
+    /// The store goes away and comes back, as seen from a replica: the chance of it at each disruption.
+    pub downs: f64,
     /// Time jumps: everybody was stopped for a while.
     pub jumps: bool,
     /// A replica leaves early.
@@ -46,7 +48,8 @@ pub fn one_of<T: Copy>(rng: &mut StdRng, among: &[T]) -> T {
 }
 
 impl Plan {
-    /// One seed in four meets no fault at all, one late calls only, one late calls and bad rings, one everything.
+    /// One seed in five meets no fault at all, one late calls only, one late calls and bad rings, one everything, one a store that goes
+    /// away and comes back and is otherwise well.
     pub fn of(seed: u64) -> Plan {
         let mut rng = stream(seed, 0);
         let late = ms(one_of(&mut rng, &[1, 3, 20]));
@@ -58,13 +61,19 @@ impl Plan {
             keys: rng.random_range(1..=3),
             policy: policy(&mut rng),
             faults: Faults::default(),
-            downs: false,
+            far: far(&mut rng),
+            downs: 0.0,
             jumps: rng.random_bool(0.2),
             drain: rng.random_bool(0.2),
         };
-        let kind = seed % 4;
+        let kind = seed % 5;
+        plan.policy.store_down = one_of(&mut rng, &[StoreDown::Local, StoreDown::Local, StoreDown::Refuse]);
         if kind > 0 {
             (plan.faults.before, plan.faults.after) = (late, late);
+        }
+        if kind == 4 {
+            plan.downs = 0.9;
+            return plan;
         }
         if kind > 1 {
             plan.faults.ring_lost = one_of(&mut rng, &[0.1, 0.5, 1.0]);
@@ -73,7 +82,7 @@ impl Plan {
         if kind > 2 {
             plan.faults.unavailable = one_of(&mut rng, &[0.0, 0.05, 0.15]);
             plan.faults.unknown = one_of(&mut rng, &[0.0, 0.05, 0.15]);
-            plan.downs = rng.random_bool(0.5);
+            plan.downs = one_of(&mut rng, &[0.0, 0.4]);
         }
         plan
     }
@@ -100,8 +109,22 @@ impl Plan {
 
     /// Whether store calls may fail.
     pub fn fails(&self) -> bool {
-        self.downs || self.faults.unavailable > 0.0 || self.faults.unknown > 0.0
+        self.downs > 0.0 || self.calls_fail()
     }
+
+    /// Whether single calls may fail while the store is there.
+    pub fn calls_fail(&self) -> bool {
+        self.faults.unavailable > 0.0 || self.faults.unknown > 0.0
+    }
+}
+
+fn far(rng: &mut StdRng) -> Option<Forgetful> {
+    let forgetful = Forgetful {
+        old: one_of(rng, &[0.0, 0.2, 0.7]),
+        nothing: one_of(rng, &[0.0, 0.2]),
+        behind: ms(one_of(rng, &[0, 100, 2_000])),
+    };
+    rng.random_bool(0.6).then_some(forgetful)
 }
 
 fn policy(rng: &mut StdRng) -> Policy {

@@ -1,5 +1,6 @@
 //! One run: a store, replicas over it, actors, and in the end the questions whether anything is left behind.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use drover::config::{Policies, PolicySet};
 use drover::coordinator::{Acquire, Coordinator, Dice, Invalidate, Renew, ReportValue};
 use drover::decision::{Answer, Ask, Intent, Key, StoreTime};
 use drover::fanout::{Hub, HubLimits, ResetReason, Subscription, What};
-use drover::store::faulty::{Faults, Faulty};
+use drover::store::faulty::{Faults, Faulty, Remote};
 use drover::store::memory::{Limits, Memory};
 use drover::store::{Clock, Store};
 use futures_util::StreamExt;
@@ -15,11 +16,14 @@ use rand::RngExt;
 
 use crate::client::{self, Client};
 use crate::history::{Asked, Ended, History, Records};
-use crate::plan::{Plan, ms, stream};
+use crate::plan::{Plan, ms, one_of, stream};
 use crate::truth::{Done, Tap};
 
 /// When the store's time begins, in every run.
 pub const START: StoreTime = StoreTime(1_800_000_000_000_000);
+
+/// After a loss, the first grants come within so much: a random half of a second, and the pace for a few keys.
+pub const REENTRY: Duration = Duration::from_millis(800);
 
 /// What is wrong with the service on purpose, to see whether the checker notices.
 pub struct Sabotage {
@@ -29,6 +33,8 @@ pub struct Sabotage {
     pub release_by_name: bool,
     /// On top of the plan's, and not told to the checker.
     pub faults: fn(&mut Faults),
+    /// No replica is told that its store is there again.
+    pub never_regained: bool,
 }
 
 impl Sabotage {
@@ -37,6 +43,7 @@ impl Sabotage {
             store: |store| store,
             release_by_name: false,
             faults: |_| (),
+            never_regained: false,
         }
     }
 }
@@ -51,6 +58,7 @@ pub struct World {
     pub replicas: Vec<Replica>,
     pub history: Arc<History>,
     pub release_by_name: bool,
+    never_regained: bool,
     tap: Arc<Tap>,
 }
 
@@ -121,8 +129,16 @@ impl World {
                 ..PolicySet::default()
             };
             let dice = Dice::seeded(stream(plan.seed, 200 + number as u64).random());
+            let store: Arc<dyn Store> = match plan.far {
+                Some(forgetful) => Remote::new(
+                    faulty.clone(),
+                    stream(plan.seed, 300 + number as u64).random(),
+                    forgetful,
+                ),
+                None => faulty.clone(),
+            };
             Replica {
-                coordinator: Coordinator::new(faulty.clone(), Policies::new(set), hub, dice, 1_000),
+                coordinator: Coordinator::new(store, Policies::new(set), hub, dice, 1_000),
                 faulty,
             }
         };
@@ -130,6 +146,7 @@ impl World {
             replicas: (0..plan.replicas).map(replica).collect(),
             history: Arc::default(),
             release_by_name: sabotage.release_by_name,
+            never_regained: sabotage.never_regained,
             plan,
             tap,
         })
@@ -171,6 +188,11 @@ impl World {
                 replica.faulty.come_up();
             }
         }
+        let mut records = self.history.lock();
+        let to = records.moment().at;
+        for down in &mut records.downs {
+            down.2 = down.2.min(to);
+        }
     }
 
     /// Everything that goes wrong at large.
@@ -188,8 +210,14 @@ impl World {
                 }
                 tokio::time::advance(length).await;
             }
-            if self.plan.downs && rng.random_bool(0.4) {
-                self.take_down(replica, ms(rng.random_range(1..900)), rng.random_bool(0.3))
+            if rng.random_bool(self.plan.downs) {
+                let length = one_of(&mut rng, &[40, 900, 900, 6_500]);
+                let replicas = if rng.random_bool(0.3) {
+                    0..self.replicas.len()
+                } else {
+                    replica..replica + 1
+                };
+                self.take_down(replicas, ms(rng.random_range(1..length)), rng.random_bool(0.3))
                     .await;
             }
             if self.plan.drain && self.replicas.len() > 1 && round == 2 {
@@ -202,20 +230,28 @@ impl World {
         }
     }
 
-    async fn take_down(&self, replica: usize, length: Duration, log_lost: bool) {
-        let faulty = &self.replicas[replica].faulty;
-        let from = self.history.lock().moment().at;
-        self.history.lock().downs.push((replica, from, u64::MAX));
-        faulty.go_down();
-        tokio::time::sleep(length).await;
-        faulty.come_up();
-        if log_lost {
-            faulty.lose_log(ResetReason::DegradedEnded);
+    async fn take_down(&self, replicas: Range<usize>, length: Duration, log_lost: bool) {
+        for replica in replicas.clone() {
+            let from = self.history.lock().moment().at;
+            self.history.lock().downs.push((replica, from, u64::MAX));
+            self.replicas[replica].faulty.go_down();
         }
-        let mut records = self.history.lock();
-        let to = records.moment().at;
-        if let Some(down) = records.downs.last_mut() {
-            down.2 = to;
+        tokio::time::sleep(length).await;
+        for replica in replicas {
+            let faulty = &self.replicas[replica].faulty;
+            faulty.come_up();
+            if self.never_regained {
+                faulty.feed().lost(0);
+            }
+            if log_lost {
+                faulty.lose_log(ResetReason::DegradedEnded);
+            }
+            let mut records = self.history.lock();
+            let to = records.moment().at;
+            let mut downs = records.downs.iter_mut();
+            if let Some(down) = downs.find(|(of, _, to)| *of == replica && *to == u64::MAX) {
+                down.2 = to;
+            }
         }
     }
 
@@ -244,7 +280,7 @@ impl World {
     async fn probe(self: &Arc<World>, key: &Key) {
         let policy = &self.plan.policy;
         let lease = policy.lease_ttl.max(client::LONGEST_LEASE);
-        let bound = lease + policy.backoff.max * 2 + self.plan.notice() * 2;
+        let bound = lease + policy.backoff.max * 2 + self.plan.notice() * 2 + REENTRY;
         let replica = self.replicas.len() - 1;
         let started = tokio::time::Instant::now();
         loop {

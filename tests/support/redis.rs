@@ -42,6 +42,7 @@ pub struct Server {
     child: Option<Child>,
     port: u16,
     lines: Vec<String>,
+    environment: Vec<(String, String)>,
     dir: TempDir,
     sentinel: bool,
 }
@@ -54,7 +55,13 @@ impl Server {
 
     /// With more lines of configuration, such as `requirepass secret`. `{dir}` in them is the server's directory.
     pub fn with(lines: &[&str]) -> Server {
-        Server::on_free_port(|_| lines.iter().map(|line| (*line).to_owned()).collect(), false)
+        Server::with_environment(lines, &[])
+    }
+
+    /// The same in an environment, such as one that changes its clock.
+    pub fn with_environment(lines: &[&str], environment: &[(String, String)]) -> Server {
+        let lines = |_| lines.iter().map(|line| (*line).to_owned()).collect();
+        Server::in_environment(lines, environment, false)
     }
 
     /// With TLS only, by a certificate for 127.0.0.1 and localhost; it wants one of the client, too, where `mutual`.
@@ -76,6 +83,10 @@ impl Server {
     }
 
     fn on_free_port(lines: impl Fn(u16) -> Vec<String>, sentinel: bool) -> Server {
+        Server::in_environment(lines, &[], sentinel)
+    }
+
+    fn in_environment(lines: impl Fn(u16) -> Vec<String>, environment: &[(String, String)], sentinel: bool) -> Server {
         // Between the look for a free port and its use, somebody else may take it.
         for _ in 0..20 {
             let port = free_port();
@@ -83,6 +94,7 @@ impl Server {
                 child: None,
                 port,
                 lines: lines(port),
+                environment: environment.to_vec(),
                 dir: TempDir::new().expect("a temporary directory"),
                 sentinel,
             };
@@ -211,6 +223,7 @@ impl Server {
         command.arg(&config).args(self.sentinel.then_some("--sentinel"));
         command
             .current_dir(dir)
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(File::create(&log).expect("a temporary directory"));
         let mut child = match command.stderr(Stdio::null()).spawn() {

@@ -4,6 +4,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::decision::{LostReason, Rejection};
+use crate::store::faulty::{Call, Fault, Faulty};
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_revokes_the_lease_refuses_its_report_and_promotes_one() {
@@ -194,4 +195,35 @@ async fn numbers_far_ahead_of_the_store_s_time_are_refused_by_name() {
             "{refused:?}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_lease_that_was_touched_while_its_report_was_refused_is_revoked_all_the_same() {
+    let store = Faulty::new(Memory::new(Limits::default()), 1);
+    let replica = Replica::over(store.clone(), Policy::default(), 100);
+    let named = || question_with(|ask| ask.request_id = "q1".into());
+    let first = replica.ask(named()).await;
+    let waiting = replica.park(question()).await;
+    replica.invalidate(Target::Tag("t".into()), Mode::Drop).await;
+    store.script(Call::Commit, Fault::Late(Duration::from_millis(10)));
+    let report = ReportValue {
+        key: key(),
+        report: Report {
+            lease: rebuild(&first).lease,
+            outcome: value(),
+            cost: None,
+            tags: vec!["t".into()],
+            lifetimes: Lifetimes::default(),
+            do_not_store: false,
+        },
+        bytes: Some(Arc::from(&b"value"[..])),
+    };
+    let coordinator = replica.0.clone();
+    let reporting = tokio::spawn(async move { coordinator.report(report).await });
+    settle().await;
+    // A retry of the holder's question is told of the lease, for which the entry is written anew.
+    assert_eq!(rebuild(&replica.ask(named()).await).lease, rebuild(&first).lease);
+    let reported = reporting.await.expect("no panic").expect("the store answers");
+    assert_eq!(reported.answer, ReportAnswer::Rejected(Rejection::Invalidated));
+    rebuild(&ended(waiting).await);
 }

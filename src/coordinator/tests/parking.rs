@@ -387,3 +387,19 @@ async fn a_parked_caller_s_future_is_small() {
         "{size} bytes: box what does not have to be there while a caller is parked"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_granted_at_the_end_of_its_wait_by_a_replica_that_has_begun_to_leave() {
+    let store = Faulty::new(Memory::new(Limits::default()), 1);
+    let replica = Replica::over(store.clone(), Policy::default(), 100);
+    let first = replica.ask(question()).await;
+    let wait = Some(Duration::from_millis(500));
+    let asking = replica.park(Acquire { wait, ..question() }).await;
+    store.script(Call::Load, Fault::Late(Duration::from_millis(20)));
+    advance(Duration::from_millis(500)).await;
+    settle().await;
+    assert_eq!(replica.0.parked(), 0, "its wait is over, and it looks a last time");
+    replica.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    replica.0.drain();
+    assert!(matches!(asking.await.expect("no panic"), Err(Error::Draining)));
+}

@@ -253,6 +253,28 @@ async fn a_refusal_is_never_given_from_memory() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_another_replica_granted_is_renewed_and_reported_here() {
+    let memory = Memory::new(Limits::default());
+    let (here, there) = (
+        Far::over(memory.clone(), Policy::default()),
+        Far::over(memory, Policy::default()),
+    );
+    let lease = here.granted().await;
+    assert_eq!(there.replica.renew(lease, seconds(5)).await.lost, None);
+    assert_eq!(there.remote.trips(), [Load, Commit]);
+    // Here an older state of it is remembered.
+    assert_eq!(here.replica.renew(lease, seconds(8)).await.lost, None);
+    assert_eq!(here.remote.trips(), [Commit, Commit]);
+    assert!(accepted(&there.replica.report(lease, value()).await));
+    assert_eq!(there.remote.trips(), [Commit, Commit]);
+    assert!(
+        accepted(&here.replica.report(lease, value()).await),
+        "the same report again"
+    );
+    assert_eq!(here.remote.trips(), [Commit]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_lease_counts_from_when_the_store_was_asked() {
     let far = Far::new();
     far.faulty.script(Commit, Fault::AnswerLate(seconds(3)));
@@ -377,4 +399,32 @@ async fn those_who_insist_are_parked_behind_what_they_can_use_and_others_get_it_
     sleep(ms(60)).await;
     assert!(!insists.is_finished());
     rebuild(&ended(early).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_number_is_too_far_ahead_is_judged_by_the_store_s_time() {
+    let memory = Memory::new(Limits::default());
+    let (here, there) = (
+        Far::over(memory.clone(), Policy::default()),
+        Far::over(memory, Policy::default()),
+    );
+    let token = here.granted().await.token;
+    let ahead = |by: u64| Acquire {
+        key: Key::new("shop", "another"),
+        ..question_with(|ask| ask.min_token = crate::decision::Seq(token.0 + by))
+    };
+    // It has never heard the store's time.
+    let far_ahead = there.replica.0.acquire(&ahead(48 * 3_600 * 1_000_000)).await;
+    assert!(
+        matches!(
+            far_ahead,
+            Err(Error::InvalidField {
+                field: "min_fencing_token",
+                ..
+            })
+        ),
+        "{far_ahead:?}"
+    );
+    assert_eq!(there.remote.trips(), [Load]);
+    assert!(rebuild(&there.replica.ask(ahead(1)).await).lease.token > token);
 }

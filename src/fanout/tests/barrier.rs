@@ -1,5 +1,6 @@
 //! Who an invalidation waits for.
 
+use super::shared::{Replica, Source};
 use super::*;
 
 fn key(name: &str) -> [Target; 1] {
@@ -241,4 +242,92 @@ async fn acknowledging_a_reset_acknowledges_what_it_swallowed() {
     assert_eq!(reset(&event), Some(ResetReason::LogLost));
     watching.acknowledge(&event.cursor).expect("a cursor");
     assert!(world.barrier(position, Duration::ZERO).await.confirmed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_in_several_partitions_must_all_be_acknowledged() {
+    let mut source = Source::new(3);
+    let mut replica = Replica::live(&source);
+    let mut watching = replica.live_watch(shop());
+    let places = vec![source.drop_key(0, "a"), source.drop_key(2, "a")];
+    replica.catch_up(&source);
+    let question = Question {
+        places,
+        ..question(0, &key("a"), LONG)
+    };
+    let counted = Question {
+        wait: Duration::ZERO,
+        ..question.clone()
+    };
+    let hub = replica.hub.clone();
+    let (barrier, ()) = tokio::join!(hub.barrier(&question), async {
+        apply(&mut watching);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(hub.barrier(&counted).await.acknowledged, 0);
+        apply(&mut watching);
+    });
+    assert_eq!((barrier.watchers, barrier.confirmed), (1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_has_not_come_up_confirms_nothing_also_without_watchers() {
+    let mut source = Source::new(1);
+    let mut replica = Replica::live(&source);
+    let begun = tokio::time::Instant::now();
+    let late = replica.hub.barrier(&question(1, &key("a"), LONG)).await;
+    assert_eq!((late.watchers, late.acknowledged, late.confirmed), (1, 0, false));
+    assert_eq!(begun.elapsed(), LONG);
+    let counted = replica.hub.barrier(&question(1, &key("a"), Duration::ZERO)).await;
+    assert_eq!((counted.watchers, counted.confirmed), (0, false));
+    let (asked, hub) = (question(1, &key("a"), LONG), replica.hub.clone());
+    let (barrier, ()) = tokio::join!(hub.barrier(&asked), async {
+        source.drop_key(0, "a");
+        replica.catch_up(&source);
+    });
+    assert!(barrier.confirmed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_before_a_new_epoch_does_not_speak_for_what_came_in_it() {
+    let mut source = Source::new(1);
+    let mut replica = Replica::live(&source);
+    let mut watching = replica.live_watch(shop());
+    source.drop_key(0, "b");
+    replica.catch_up(&source);
+    let old = must(&mut watching).cursor;
+    source.lose(0, 1);
+    let place = source.drop_key(0, "a");
+    replica.catch_up(&source);
+    let asked = question(place.at, &key("a"), Duration::ZERO);
+    watching.acknowledge(&old).expect("a cursor");
+    assert_eq!(replica.hub.barrier(&asked).await.acknowledged, 0);
+    apply(&mut watching);
+    assert!(replica.hub.barrier(&asked).await.confirmed, "the reset swallowed it");
+}
+
+#[test]
+fn barriers_of_several_replicas_are_confirmed_only_together_and_name_ten_that_lag() {
+    let one = |n: usize| Barrier {
+        watchers: 2,
+        acknowledged: 1,
+        confirmed: n == 0,
+        laggards: vec![Arc::from(n.to_string()); 6],
+    };
+    let both = one(0).and(one(1));
+    assert_eq!((both.watchers, both.acknowledged, both.confirmed), (4, 2, false));
+    assert_eq!(both.laggards.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_room_for_so_many_barriers() {
+    let limits = HubLimits {
+        barriers: 1,
+        ..HubLimits::default()
+    };
+    let hub = Hub::new(&Feed::new(), limits);
+    let room = hub.room_for_barrier();
+    assert!(room.is_ok());
+    assert_eq!(hub.room_for_barrier().err(), Some(Refused::Overloaded));
+    drop(room);
+    assert!(hub.room_for_barrier().is_ok());
 }

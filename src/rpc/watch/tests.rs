@@ -305,7 +305,7 @@ async fn local_hits_are_passed_on_and_their_limits_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_hub_and_a_draining_one_say_when_to_try_again() {
+async fn a_full_hub_one_without_its_store_and_a_draining_one_say_when_to_try_again() {
     let feed = Feed::new();
     let full = Hub::new(
         &feed,
@@ -320,6 +320,17 @@ async fn a_full_hub_and_a_draining_one_say_when_to_try_again() {
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.get_error_details().retry_info().is_some());
     assert!(status.metadata().contains_key("grpc-retry-pushback-ms"));
+
+    let down = Hub::new(&Feed::remote(1), HubLimits::default());
+    let (client, mut refused_one) = call(&down);
+    say(&client, subscribe());
+    let status = now(&mut refused_one).expect_err("an error");
+    assert_eq!(status.code(), Code::Unavailable);
+    assert_eq!(
+        status.get_error_details().error_info().map(|info| &*info.reason),
+        Some("STORE_UNAVAILABLE")
+    );
+    assert!(status.get_error_details().retry_info().is_some());
 
     let (_feed, stopping) = hub();
     let (_client, mut waiting) = call(&stopping);

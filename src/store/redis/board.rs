@@ -48,7 +48,7 @@ impl RedisBoard {
         let script = &self.shared.scripts.register;
         let reply = self
             .shared
-            .ask(partition, script, &names, &args, replica.is_some())
+            .ask(partition, script, &names, args, replica.is_some())
             .await?;
         let mut words = reply.ok()?;
         let mut registered = Vec::new();

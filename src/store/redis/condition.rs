@@ -1,6 +1,16 @@
 //! What can be the matter with a Redis, by name and counted.
+//!
+//! *Owns* the names ([`Condition`]), the counts, and the one place where an error of Redis is understood ([`Verdict::of`]).
+//!
+//! *Invariants.* A verdict says "not applied" only where Redis cannot have run a part of the script. Redis looks at its memory, its
+//! replicas, its disk and its role before a script's **first** write and never after it, so these errors mean that nothing was changed, wherever
+//! in the script they come from; any other error out of a script may have come after a write, which Redis does not take back.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use ::redis::{ErrorKind, RedisError};
+
+use crate::store::StoreError;
 
 /// Something that an operator should know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,3 +135,89 @@ impl Conditions {
             .map(|condition| (condition, self.of(condition)))
     }
 }
+
+/// What an error means for the call that got it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it is.
+    pub condition: Condition,
+    /// Whether the call has surely changed nothing.
+    pub unapplied: bool,
+}
+
+/// Codes that Redis puts in front of its errors, up to 6.2 somewhere within where a script met them.
+const CODES: [(&str, Condition); 17] = [
+    ("OOM", Condition::Full),
+    ("WRONGTYPE", Condition::WrongType),
+    ("READONLY", Condition::ReadOnly),
+    ("MASTERDOWN", Condition::ReadOnly),
+    ("UNBLOCKED", Condition::ReadOnly),
+    ("NOREPLICAS", Condition::CutOff),
+    ("MISCONF", Condition::CannotSave),
+    ("LOADING", Condition::Loading),
+    ("CLUSTERDOWN", Condition::ClusterDown),
+    ("MOVED", Condition::ClusterDown),
+    ("ASK", Condition::ClusterDown),
+    ("TRYAGAIN", Condition::ClusterDown),
+    ("NOAUTH", Condition::Forbidden),
+    ("WRONGPASS", Condition::Forbidden),
+    ("NOPERM", Condition::Forbidden),
+    ("NOSCRIPT", Condition::ScriptReloaded),
+    ("BUSY", Condition::Busy),
+];
+
+impl Verdict {
+    /// Understands an error.
+    pub fn of(error: &RedisError) -> Verdict {
+        let met = |condition| Verdict {
+            condition,
+            unapplied: false,
+        };
+        match error.kind() {
+            ErrorKind::Server(_) | ErrorKind::Extension => Verdict::answered(error),
+            ErrorKind::AuthenticationFailed => Verdict {
+                condition: Condition::Forbidden,
+                unapplied: true,
+            },
+            ErrorKind::Io if error.is_timeout() => met(Condition::TimedOut),
+            ErrorKind::Io | ErrorKind::Parse => met(Condition::Broken),
+            _ => met(Condition::Other),
+        }
+    }
+
+    fn answered(error: &RedisError) -> Verdict {
+        let detail = error.detail().unwrap_or_default();
+        // "…: @user_script: 1: -OOM command not allowed" up to 6.2; "OOM … script: HASH, on @user_script:1." since 7.0.
+        let in_script = detail.contains("user_script") || detail.contains("Error running script");
+        let named = |word: &str| {
+            let found = CODES.iter().find(|(code, _)| *code == word);
+            found.map(|(_, condition)| *condition)
+        };
+        let within = || {
+            let words = detail.split_whitespace().map(|word| word.trim_start_matches('-'));
+            words.take_while(|_| in_script).find_map(named)
+        };
+        let code = error.code().unwrap_or_default();
+        let condition = named(code).or_else(within).unwrap_or(Condition::Other);
+        let before_first_write = matches!(
+            condition,
+            Condition::Full | Condition::ReadOnly | Condition::CutOff | Condition::CannotSave
+        );
+        Verdict {
+            condition,
+            unapplied: before_first_write || !in_script,
+        }
+    }
+
+    /// What the caller of the store is told. `writes`: whether the call could have changed something at all.
+    pub fn told(self, writes: bool, text: String) -> StoreError {
+        match self.condition {
+            Condition::Full => StoreError::Full(text),
+            _ if writes && !self.unapplied => StoreError::Unknown(text),
+            _ => StoreError::Unavailable(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

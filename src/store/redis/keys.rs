@@ -68,6 +68,11 @@ impl Keys {
         self.of("w:", key)
     }
 
+    /// A name that never exists: to ask whether the partition could be written.
+    pub fn probe(&self) -> String {
+        format!("{}probe", self.base)
+    }
+
     fn of(&self, kind: &str, key: &Key) -> String {
         [&self.base, kind, key.text()].concat()
     }

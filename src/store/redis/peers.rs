@@ -22,10 +22,10 @@
 //! by orders of magnitude than of barriers.
 
 mod message;
+mod rounds;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -34,6 +34,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use self::message::{Message, Said};
+use self::rounds::{Round, Rounds};
 use crate::fanout::{Barrier, MAX_SILENCE, Peers, Question, Respondent};
 use crate::store::{Answer, StoreError};
 
@@ -91,18 +92,10 @@ pub struct Fleet {
     appointed: Notify,
     /// The others, as they were when this one registered last.
     others: Mutex<Vec<Registration>>,
-    next_round: AtomicU64,
     /// The barriers that this replica has asked about.
-    rounds: Mutex<HashMap<u64, Round>>,
+    rounds: Rounds,
     /// Those that others ask about: who, and its round.
     answering: Mutex<HashSet<(u64, u64)>>,
-}
-
-/// One barrier under way.
-#[derive(Default)]
-struct Round {
-    answers: HashMap<u64, Barrier>,
-    changed: Arc<Notify>,
 }
 
 /// A replica whose answer is waited for.
@@ -122,8 +115,7 @@ impl Fleet {
             respondent: Mutex::default(),
             appointed: Notify::new(),
             others: Mutex::default(),
-            next_round: AtomicU64::new(0),
-            rounds: Mutex::default(),
+            rounds: Rounds::default(),
             answering: Mutex::default(),
         })
     }
@@ -182,7 +174,7 @@ impl Fleet {
         match message.said {
             _ if message.from == self.id => {}
             Said::Question(question) => self.asked(message.from, message.round, question),
-            Said::Answer { to, barrier } if to == self.id => self.answered(message.from, message.round, barrier),
+            Said::Answer { to, barrier } if to == self.id => self.rounds.answered(message.from, message.round, barrier),
             Said::Answer { .. } => {}
         }
     }
@@ -237,22 +229,13 @@ impl Fleet {
         });
     }
 
-    /// Another replica answers. The first answer counts.
-    fn answered(&self, from: u64, round: u64, barrier: Barrier) {
-        let mut rounds = self.rounds.lock();
-        if let Some(round) = rounds.get_mut(&round) {
-            round.answers.entry(from).or_insert(barrier);
-            round.changed.notify_waiters();
-        }
-    }
-
     async fn ask_all(&self, question: Question) -> Result<Vec<Barrier>, StoreError> {
         let until = Instant::now() + question.wait;
         let mut awaited = self.awaited(&question.namespace, until).await?;
         if awaited.is_empty() {
             return Ok(Vec::new());
         }
-        let round = self.begin_round();
+        let round = self.rounds.begin();
         let partition = question.places.first().map_or(0, |place| place.partition);
         let namespace = question.namespace.clone();
         let left = until.saturating_duration_since(Instant::now());
@@ -291,7 +274,7 @@ impl Fleet {
     }
 
     /// Waits until all have answered, or their registrations have lapsed, or the time is over. Those that have lapsed are taken out.
-    async fn collect(&self, round: &OpenRound<'_>, awaited: &mut Vec<Awaited>, namespace: &str, until: Instant) {
+    async fn collect(&self, round: &Round<'_>, awaited: &mut Vec<Awaited>, namespace: &str, until: Instant) {
         let changed = round.changed();
         loop {
             let changed = changed.notified();
@@ -341,42 +324,6 @@ impl Fleet {
             }
             None => answers.contains_key(&awaited.replica),
         });
-    }
-
-    fn begin_round(&self) -> OpenRound<'_> {
-        let number = self.next_round.fetch_add(1, Ordering::Relaxed);
-        self.rounds.lock().insert(number, Round::default());
-        OpenRound { fleet: self, number }
-    }
-}
-
-/// A round that ends when this is dropped, also with a caller that left.
-struct OpenRound<'a> {
-    fleet: &'a Fleet,
-    number: u64,
-}
-
-impl OpenRound<'_> {
-    fn answers(&self) -> HashMap<u64, Barrier> {
-        let rounds = self.fleet.rounds.lock();
-        rounds
-            .get(&self.number)
-            .map(|round| round.answers.clone())
-            .unwrap_or_default()
-    }
-
-    fn changed(&self) -> Arc<Notify> {
-        let rounds = self.fleet.rounds.lock();
-        rounds
-            .get(&self.number)
-            .map(|round| round.changed.clone())
-            .unwrap_or_default()
-    }
-}
-
-impl Drop for OpenRound<'_> {
-    fn drop(&mut self) {
-        self.fleet.rounds.lock().remove(&self.number);
     }
 }
 

@@ -26,8 +26,6 @@ const TRIES: usize = 4;
 const AT_ONCE: usize = 64;
 /// How many generations a partition keeps; beyond, the oldest are forgotten and the floor rises to them.
 pub const MAX_GENERATIONS: usize = 100_000;
-/// How many soft invalidations of one tag are kept apart.
-const SOFT_KEPT: usize = 16;
 /// A generation is kept so long, µs: longer than anything it covers, which lives 30 days and is stale for 30 more.
 const KEEP_GENERATION: u64 = 62 * 24 * 3_600 * 1_000_000;
 /// The log holds at least so many records, unless they are older than five minutes.
@@ -77,10 +75,10 @@ impl Shared {
         partition: &Partition,
         script: &Script,
         keys: &[&str],
-        args: &[Vec<u8>],
+        args: impl IntoIterator<Item = Vec<u8>>,
         writes: bool,
     ) -> Result<Reply, StoreError> {
-        let mut args: Vec<Vec<u8>> = std::iter::once(Vec::new()).chain(args.iter().cloned()).collect();
+        let mut args: Vec<Vec<u8>> = std::iter::once(Vec::new()).chain(args).collect();
         for _ in 0..TRIES {
             args[0] = partition.known().into_bytes();
             let reply = self.link.call(partition.number, script, keys, &args, writes).await?;
@@ -231,14 +229,9 @@ impl Shared {
             event: &[],
         };
         let args = invalidate_args(&covered, partition.high(), Some(recent.number));
-        self.taking_over(
-            partition,
-            &self.scripts.invalidate,
-            &partition.invalidate_names(),
-            &args,
-        )
-        .await
-        .map(drop)
+        self.taking_over(partition, &self.scripts.invalidate, &partition.invalidate_names(), args)
+            .await
+            .map(drop)
     }
 
     async fn restore_key(&self, partition: &Partition, key: &Key, mode: Mode, number: Seq) -> Result<(), StoreError> {
@@ -246,7 +239,7 @@ impl Shared {
         let args = load_args(key, &[], "");
         for _ in 0..TRIES {
             let reply = self
-                .taking_over(partition, &self.scripts.load, &refs(&names), &args)
+                .taking_over(partition, &self.scripts.load, &refs(&names), args.clone())
                 .await?;
             let Reply::Is(words) = reply else {
                 return Ok(());
@@ -262,7 +255,7 @@ impl Shared {
             let args = super::commit_args(&commit, partition.high(), true);
             let names = partition.commit_names(key);
             if let Reply::Ok(_) = self
-                .taking_over(partition, &self.scripts.commit, &refs(&names), &args)
+                .taking_over(partition, &self.scripts.commit, &refs(&names), args)
                 .await?
             {
                 return Ok(());
@@ -277,11 +270,9 @@ impl Shared {
         partition: &Partition,
         script: &Script,
         keys: &[&str],
-        args: &[Vec<u8>],
+        args: impl IntoIterator<Item = Vec<u8>>,
     ) -> Result<Reply, StoreError> {
-        let args: Vec<Vec<u8>> = std::iter::once(TAKING_OVER.as_bytes().to_vec())
-            .chain(args.iter().cloned())
-            .collect();
+        let args: Vec<Vec<u8>> = std::iter::once(TAKING_OVER.as_bytes().to_vec()).chain(args).collect();
         Reply::read(self.link.call(partition.number, script, keys, &args, true).await?)
     }
 
@@ -458,7 +449,7 @@ pub fn invalidate_args(covered: &Covered<'_>, above: Seq, number: Option<Seq>) -
         text(above.0),
         number.map(|number| text(number.0)).unwrap_or_default(),
         text(MAX_GENERATIONS as u64),
-        text(SOFT_KEPT as u64),
+        text(decision::SOFT_KEPT as u64),
         text(KEEP_GENERATION),
         covered.event.to_vec(),
         text(LOG as u64),

@@ -94,6 +94,9 @@ struct At {
     ring: String,
 }
 
+/// Records of a stream as they come: id and fields.
+type Records = Vec<(String, Value)>;
+
 /// A record with its position.
 struct Found {
     position: u64,
@@ -336,7 +339,7 @@ fn read_found(id: &str, fields: &Value, refreshed: bool) -> Result<Found, StoreE
 }
 
 /// Streams of a reply of XREAD, by name.
-fn streams(reply: Value) -> Vec<(Vec<u8>, Vec<(String, Value)>)> {
+fn streams(reply: Value) -> Vec<(Vec<u8>, Records)> {
     let named = |name, value| match name {
         Value::BulkString(name) => Some((name, records(value))),
         _ => None,
@@ -360,7 +363,7 @@ fn streams(reply: Value) -> Vec<(Vec<u8>, Vec<(String, Value)>)> {
 }
 
 /// Records of one stream: id and fields.
-fn records(reply: Value) -> Vec<(String, Value)> {
+fn records(reply: Value) -> Records {
     let Value::Array(records) = reply else {
         return Vec::new();
     };

@@ -65,7 +65,7 @@ pub async fn look(store: &Redis, partition: &Partition) -> Result<State, StoreEr
         BEGAN.to_vec(),
         text(REFRESHED as u64),
     ];
-    let reply = shared.ask(partition, &shared.scripts.tend, &names, &args, true).await?;
+    let reply = shared.ask(partition, &shared.scripts.tend, &names, args, true).await?;
     let mut words = reply.ok()?;
     let id = words.bytes()?;
     let epoch = words.number()?;
@@ -112,20 +112,22 @@ pub async fn tend(store: Arc<Redis>) {
 /// Tells the feed when partitions are lost and when they are there again.
 pub async fn watch_link(store: Arc<Redis>) {
     let mut states = store.shared.link.watch();
-    let mut up = vec![true; store.shared.partitions.len()];
+    let mut known: Vec<(bool, u64)> = vec![(true, 0); store.shared.partitions.len()];
     loop {
         let now = states.borrow_and_update().clone();
-        for (number, was) in (0..).zip(&mut up) {
-            match (*was, now.is_up(number)) {
-                (true, false) => store.feed.lost(number),
-                (false, true) => {
-                    // What was seen before may have been decided on since by others.
-                    store.shared.seen.forget();
-                    store.feed.regained(number);
-                }
-                _ => {}
+        for (number, (up, outages)) in (0..).zip(&mut known) {
+            // An outage that began and ended between two looks is one too: calls were refused meanwhile.
+            let fell = now.outages(number) != *outages;
+            if fell && *up {
+                store.feed.lost(number);
             }
-            *was = now.is_up(number);
+            *outages = now.outages(number);
+            if now.is_up(number) && (fell || !*up) {
+                // What was seen before may have been decided on since by others.
+                store.shared.seen.forget();
+                store.feed.regained(number);
+            }
+            *up = now.is_up(number);
         }
         if states.changed().await.is_err() {
             return;

@@ -5,7 +5,7 @@ use drover::decision::{HAND_OVER, Intent, Seq, StoreTime};
 use super::{Checked, Promise, Seen, violation};
 use crate::history::{Call, Ended};
 use crate::truth::{Done, unheld};
-use crate::world::START;
+use crate::world::{REENTRY, START};
 
 /// Its own, or the policy's, or that of the call.
 pub fn waits_end_by_their_time(seen: &Seen<'_>) -> Checked {
@@ -31,6 +31,9 @@ pub fn waits_end_by_their_time(seen: &Seen<'_>) -> Checked {
 fn parked(seen: &Seen<'_>, call: &Call) -> Option<(u64, u64)> {
     let from = call.invoked.at + seen.slack();
     let ended = call.ended_at()?;
+    // Whoever is answered by a replica alone was parked there.
+    let in_the_store = call.acquired_alone().is_none();
+    in_the_store.then_some(())?;
     matches!(call.asked, crate::history::Asked::Acquire(_)).then_some((from, ended.at))
 }
 
@@ -39,7 +42,10 @@ fn awake(seen: &Seen<'_>, call: &Call, from: u64, to: u64) -> u64 {
     let mut length = to.saturating_sub(from).saturating_sub(seen.records.jumped(from, to));
     for (replica, down, up) in &seen.records.downs {
         // A look that failed is repeated a little later.
-        let (down, up) = (down.saturating_sub(200_000), up.saturating_add(200_000));
+        let (down, up) = (
+            down.saturating_sub(200_000),
+            up.saturating_add(200_000 + REENTRY.as_micros() as u64),
+        );
         if *replica == call.replica {
             length = length.saturating_sub(up.min(to).saturating_sub(down.max(from)));
         }
@@ -54,6 +60,10 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, account: &[Done]) -> Checked {
         let gaps = unheld(account, &key, START);
         for call in seen.calls.iter().filter(|call| call.key() == Some(&key)) {
             let Some((from, to)) = parked(seen, call) else { continue };
+            // Who only reads is told a moment later that there is nothing, in case that somebody at another replica is promoted.
+            let reads =
+                matches!(&call.asked, crate::history::Asked::Acquire(asked) if asked.ask.intent == Intent::Read);
+            let notice = notice + if reads { 250_000 } else { 0 };
             for (free, held) in &gaps {
                 let (from, to) = (from.max(*free), to.min(*held));
                 if from < to && awake(seen, call, from, to) > notice {

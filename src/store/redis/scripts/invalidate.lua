@@ -7,8 +7,8 @@
 --       10 the event, or '' in any partition but the home one · 11 how many records the log holds at least
 -- Reply {'ok', number, now, position or 0}, or as of `open`.
 --
--- Where more than so many soft invalidations of one tag meet, the oldest of them becomes a hard one; where more than so many
--- generations meet, the oldest is forgotten and the floor rises to it. Both make more old than was asked for, never less.
+-- Where more than so many soft invalidations of one tag meet, two become one; where more than so many generations meet, the oldest is
+-- forgotten and the floor rises to it. Both make more old than was asked for, never less.
 
 local h, problem = open(KEYS[1], ARGV[1])
 if problem then return problem end
@@ -35,8 +35,14 @@ if number > newest then
   else
     soft[#soft + 1] = {number, now}
     if #soft > tonumber(ARGV[8]) then
-      dropped = math.max(dropped, soft[1][1])
-      table.remove(soft, 1)
+      -- As `Generation::expire` does: the two closest in time become one with the later number and the earlier time.
+      local closest, least = 2, math.huge
+      for i = 2, #soft do
+        local apart = math.max(soft[i][2] - soft[i - 1][2], 0)
+        if apart < least then closest, least = i, apart end
+      end
+      soft[closest][2] = math.min(soft[closest][2], soft[closest - 1][2])
+      table.remove(soft, closest - 1)
     end
   end
   newest = number

@@ -1,0 +1,317 @@
+//! One run: a field, clients and watchers in it, one kind of fault; then rest, and the question whether the history keeps the promises.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use drover::proto;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::{Lines, span};
+use crate::checker::model::{End, History, Kind, Op, Terms, Watcher};
+use crate::checker::{self, Found};
+use crate::client::{Client, Manners, stream};
+use crate::faults::{Fault, Rhythm, play};
+use crate::field::{self, Field};
+use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY, SHOP, STILL};
+use crate::recorder::arrange;
+use crate::watcher::{Diary, Habits, Subscriber};
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    pub seed: u64,
+    /// How long the clients go on.
+    pub length: Duration,
+    /// Clients in `shop`; others in proportion.
+    pub clients: u32,
+    /// Between one thing that a client does and the next, on average.
+    pub pause: Duration,
+    /// What the machine may take for a caller's own steps.
+    pub slack: Duration,
+}
+
+/// What a run showed.
+pub struct Round {
+    pub fault: Fault,
+    pub history: History,
+    pub found: Found,
+    pub figures: Figures,
+    /// The last that the replicas said.
+    pub said: String,
+}
+
+impl Round {
+    /// What it was to reach and did not.
+    pub fn misses(&self) -> Vec<String> {
+        let (without_grant, back_after) = self.fault.reaches();
+        let figures = &self.figures;
+        let pairs = [
+            (without_grant, Some(figures.without_grant), "nobody was granted a key"),
+            (
+                back_after,
+                figures.back_after,
+                "nobody was granted anything once it was whole",
+            ),
+        ];
+        let missed = pairs.into_iter().filter_map(|(bound, was, what)| {
+            let (bound, was) = (bound?, was?);
+            (was > bound).then(|| format!("{}: {what} for {was:?}, the bound is {bound:?}", self.fault.as_str()))
+        });
+        missed.collect()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    pub operations: usize,
+    pub unknown: usize,
+    pub degraded: usize,
+    /// The longest that nobody was granted a key of `relay`, all of which somebody always wants.
+    pub without_grant: Duration,
+    /// The longest from when something was whole again to the next grant.
+    pub back_after: Option<Duration>,
+    /// How calls failed, by the word for it.
+    pub failures: HashMap<&'static str, usize>,
+    /// How watchers were reset.
+    pub resets: HashMap<&'static str, usize>,
+    pub local_reads: usize,
+}
+
+/// A stream that was cut silently is dead for the longest silence before its client notices, and counts for as long after it was noticed.
+const SETTLING: Duration = Duration::from_secs(60);
+
+pub async fn run(fault: Fault, measure: Measure) -> Round {
+    let layout = fault.layout();
+    let mut field = Field::lay(&layout).await;
+    let manners = Manners {
+        pause: measure.pause.as_micros() as u64,
+        bytes: if fault == Fault::MemoryPressure { 60_000 } else { 200 },
+        twice: fault == Fault::CallsTwice,
+    };
+    let (over, rested) = (CancellationToken::new(), CancellationToken::new());
+    let watchers = watch(&field, fault, measure.seed, (&over, &rested));
+    let clients = clients(&field, measure, manners, &over);
+    let mut rhythm = Rhythm {
+        until: Instant::now() + measure.length,
+        rng: stream(measure.seed, 1),
+    };
+    play(fault, &mut field, &mut rhythm).await;
+    over.cancel();
+    let mut ops: Vec<Op> = clients.join_all().await.into_iter().flatten().collect();
+    ops.extend(prober(&field, measure, manners).probe(Duration::from_secs(5)).await);
+    come_to_rest(&field).await;
+    rested.cancel();
+    let mut seen = Vec::new();
+    for watcher in watchers {
+        let diary = watcher.await.expect("a watcher does not panic");
+        ops.extend(diary.ops);
+        seen.push(diary.watcher);
+    }
+    let said = field.said();
+    let recorder = field.recorder.clone();
+    let keys = field.names.namespaces();
+    field.clear().await;
+    for watcher in seen.iter().filter(|watcher| watcher.rest.is_none()) {
+        recorder.wrong(format!("{} was not live in the end", watcher.name));
+    }
+    let lapses = recorder.lapses();
+    let history = History {
+        terms: terms(fault, measure, &layout),
+        keys,
+        ops: arrange(ops, &lapses),
+        watchers: seen,
+        lapses,
+        stuck: recorder.stuck(),
+    };
+    Round {
+        fault,
+        found: checker::check(&history),
+        figures: Figures::of(&history),
+        history,
+        said,
+    }
+}
+
+fn terms(fault: Fault, measure: Measure, layout: &field::Layout) -> Terms {
+    let slack = measure.slack.as_micros() as u64;
+    // Where a replica dies or nothing happens, a ring comes; else the look that comes each second does it.
+    let notice = match fault {
+        Fault::Nothing | Fault::OneReplica | Fault::ReplicaKilled | Fault::RollingRestart => 500_000,
+        _ => 1_100_000,
+    };
+    Terms {
+        slack,
+        notice: notice + slack,
+        recovery: 1_000_000 + slack,
+        one_sequence: layout.kind != field::Kind::Cluster,
+        longest_lease: LONGEST_LEASE,
+        shortest_lease: 100_000,
+        windows: vec![2 * LONGEST_LIFE, LONGEST_LIFE, u64::MAX / 2],
+        max_silence: 15_000_000,
+    }
+}
+
+fn watch(
+    field: &Field,
+    fault: Fault,
+    seed: u64,
+    (over, rested): (&CancellationToken, &CancellationToken),
+) -> Vec<JoinHandle<Diary>> {
+    let slow = Duration::from_millis(if fault == Fault::SlowSubscribers { 700 } else { 0 });
+    let habits = [
+        Habits::default(),
+        Habits {
+            refreshed: true,
+            ..Habits::default()
+        },
+        Habits {
+            prefix: "a",
+            ..Habits::default()
+        },
+        Habits::default(),
+        Habits {
+            slow,
+            ..Habits::default()
+        },
+        Habits {
+            slow,
+            refreshed: true,
+            ..Habits::default()
+        },
+    ];
+    let start = |(number, habits): (u32, Habits)| {
+        let quiet = number % 2 == 1;
+        let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, !quiet);
+        tokio::spawn(Subscriber::new(number, lines, habits, seed).live(over.clone(), rested.clone()))
+    };
+    (0..).zip(habits).map(start).collect()
+}
+
+fn clients(field: &Field, measure: Measure, manners: Manners, over: &CancellationToken) -> JoinSet<Vec<Op>> {
+    let mut tasks = JoinSet::new();
+    let client = |number: u32| {
+        // Some share their connections, as the callers of one process do.
+        let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
+        Client::new(number, lines, manners, measure.seed, over.clone())
+    };
+    let (shop, still) = (measure.clients, measure.clients / 2);
+    let keys = field.names.of(RELAY).len() as u32;
+    for number in 0..shop {
+        tasks.spawn(client(number).shop());
+    }
+    for number in shop..shop + still {
+        tasks.spawn(client(number).still());
+    }
+    // Their number says which key each has, and three have the same.
+    let first = (shop + still).next_multiple_of(keys * 3);
+    for number in first..first + keys * 3 {
+        tasks.spawn(client(number).relay());
+    }
+    tasks
+}
+
+fn prober(field: &Field, measure: Measure, manners: Manners) -> Client {
+    let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
+    Client::new(1_000_000, lines, manners, measure.seed, CancellationToken::new())
+}
+
+/// Invalidates keys that nobody uses until every watcher has said that it obeyed: then each has been told all that came before.
+async fn come_to_rest(field: &Field) {
+    let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
+    let begun = Instant::now();
+    let mut last = String::new();
+    for number in 0u16.. {
+        if begun.elapsed() > SETTLING {
+            field
+                .recorder
+                .wrong(format!("no invalidation is confirmed once all is well: {last}"));
+            return;
+        }
+        let mut confirmed = true;
+        for namespace in [SHOP, RELAY, STILL] {
+            let mut request = tonic::Request::new(proto::InvalidateRequest {
+                namespace: field.names.namespace(namespace).to_owned(),
+                keys: field.names.marks(),
+                wait_for_watchers: span(3_000_000),
+                ..Default::default()
+            });
+            request.set_timeout(Duration::from_secs(4));
+            let answer = lines.service(number % lines.replicas()).invalidate(request).await;
+            confirmed &= answer.as_ref().is_ok_and(|answer| answer.get_ref().confirmed);
+            last = match answer {
+                Ok(answer) => {
+                    let answer = answer.into_inner();
+                    format!(
+                        "{} of {} watchers, laggards {:?}",
+                        answer.watchers_acknowledged, answer.watchers, answer.laggards
+                    )
+                }
+                Err(status) => format!("{status:?}"),
+            };
+        }
+        if confirmed {
+            return;
+        }
+        field::pass(50).await;
+    }
+}
+
+impl Figures {
+    fn of(history: &History) -> Figures {
+        let mut figures = Figures {
+            operations: history.ops.len(),
+            local_reads: history.watchers.iter().map(|watcher| watcher.reads.len()).sum(),
+            without_grant: longest_gap(history),
+            back_after: back_after(history),
+            ..Figures::default()
+        };
+        for op in &history.ops {
+            figures.unknown += usize::from(op.is_unknown());
+            figures.degraded += usize::from(op.degraded);
+            if let End::Failed(why) | End::Unknown(why) = op.end {
+                *figures.failures.entry(why).or_default() += 1;
+            }
+        }
+        for told in history.watchers.iter().flat_map(|watcher: &Watcher| &watcher.told) {
+            if let checker::model::What::Reset(why) = told.what {
+                *figures.resets.entry(why).or_default() += 1;
+            }
+        }
+        figures
+    }
+}
+
+/// When each key of `relay` was granted to somebody, in order.
+fn relays(history: &History) -> HashMap<u32, Vec<u64>> {
+    let mut grants: HashMap<u32, Vec<u64>> = HashMap::new();
+    for op in &history.ops {
+        if let Some(key) = op.key().filter(|key| history.keys[*key as usize] == RELAY)
+            && op.granted().is_some()
+        {
+            grants.entry(key).or_default().push(op.ended.at);
+        }
+    }
+    grants.values_mut().for_each(|grants| grants.sort_unstable());
+    grants
+}
+
+fn longest_gap(history: &History) -> Duration {
+    let grants = relays(history);
+    let gaps = grants
+        .values()
+        .flat_map(|grants| grants.windows(2).map(|pair| pair[1] - pair[0]));
+    Duration::from_micros(gaps.max().unwrap_or_default())
+}
+
+fn back_after(history: &History) -> Option<Duration> {
+    let mut grants: Vec<u64> = relays(history).into_values().flatten().collect();
+    grants.sort_unstable();
+    let whole = history.lapses(|kind| matches!(kind, Kind::Away(_) | Kind::CutOff(_) | Kind::Lost | Kind::Failover));
+    let back = whole.filter_map(|(_, to)| {
+        let next = grants.partition_point(|at| *at < to);
+        grants.get(next).map(|at| at - to)
+    });
+    back.max().map(Duration::from_micros)
+}
