@@ -70,7 +70,7 @@ pub use hot::{COUNTERS, HALF_LIFE, Hint, Hot, Sketch};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};
 pub use level::{CHOICES, HEAVY_CHOICES, Ledger, Plan, level};
-pub use lifetime::{Expiry, Lifetimes, Planned, smooth};
+pub use lifetime::{Expiry, Lifetimes, Planned, Range, smooth};
 pub use offer::{Dropped, Offer, OfferDecision, Why, offer};
 pub use outcome::{
     Answer, Body, Busy, BusyCause, Decision, Grant, Hit, HitContent, KeepOff, LostReason, Rebuild, Rejection,
@@ -82,6 +82,6 @@ pub use policy::{
 pub use reentry::Reentry;
 pub use refresh::{FIRST_COST, Refresh, known_cost, wanted};
 pub use renew::{give_back, renew, revoke};
-pub use report::{Outcome, Report, accepted, next_rebuild, report};
+pub use report::{Outcome, Outlook, Report, accepted, outlook, report};
 pub use time::{Rough, Span, StoreTime, When, micros};
 pub use view::{Band, Standing, View};

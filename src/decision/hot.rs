@@ -11,7 +11,7 @@
 //! no cell exceeds the least counter, so who takes that over adds no more than was asked. 256 counters share N, and the least of them has
 //! no more than its part.)
 //!
-//! *Cost*: a known key is one look into a table and a step or two in a heap, and allocates nothing; an unknown one a cell, mostly. 30 KiB at
+//! *Cost*: a known key is one look into a table and a step or two in a heap, and allocates nothing; an unknown one a cell, mostly. 32 KiB at
 //! most, which grow with the keys that are seen.
 //!
 //! *Lately*: the half-life is 30 s. A rate is what asks at that rate would have left by now, so it is right within seconds of the first.
@@ -32,7 +32,7 @@ use super::{Key, StoreTime};
 /// Keys that have a counter.
 pub const COUNTERS: usize = 256;
 /// Cells for all others.
-const CELLS: usize = 512;
+const CELLS: usize = 1_024;
 /// An ask counts half after so long.
 pub const HALF_LIFE: Duration = Duration::from_secs(30);
 /// Weights are set back to 1 after so many half-lives; they double with each.

@@ -40,7 +40,7 @@
 
 use std::time::Duration;
 
-use super::{Draw, Policy, Purpose, Report, StoreTime, View, next_rebuild};
+use super::{Draw, Policy, Purpose, Report, StoreTime, View, outlook};
 
 /// Among how many lifetimes the one in the quietest second is chosen.
 pub const CHOICES: usize = 8;
@@ -100,19 +100,30 @@ pub fn level(
     draw: Draw,
 ) -> (Draw, Option<Plan>) {
     ledger.advance(view.now);
-    let plan = |draw| next_rebuild(view, report, policy, draw);
-    let Some(first) = plan(draw) else {
+    let Some(outlook) = outlook(view, report, policy) else {
         return (draw, None);
     };
-    let mut chosen = (draw, first);
-    if policy.jitter.level {
-        let choices = draw.choices(ledger.choices(first.cost));
-        let weighed = choices.filter_map(|draw| plan(draw).map(|plan| (ledger.burden(plan), (draw, plan))));
-        let least = weighed.min_by(|(one, _), (other, _)| one.total_cmp(other));
-        chosen = least.map_or(chosen, |(_, choice)| choice);
+    let plain = outlook.plan(draw);
+    let count = if policy.jitter.level {
+        ledger.choices(plain.cost)
+    } else {
+        0
+    };
+    let mut chosen = (f64::INFINITY, draw, plain);
+    for draw in draw.choices(count) {
+        let plan = outlook.plan(draw);
+        let burden = ledger.burden(plan);
+        if burden < chosen.0 {
+            chosen = (burden, draw, plan);
+        }
+        // None is quieter, and of several that are, the first is taken.
+        if burden <= 0.0 {
+            break;
+        }
     }
-    ledger.add(chosen.1);
-    (chosen.0, Some(chosen.1))
+    let (_, draw, plan) = chosen;
+    ledger.add(plan);
+    (draw, Some(plan))
 }
 
 impl Draw {
@@ -224,6 +235,9 @@ impl Ring {
 
     /// In a second.
     fn load(&self, now: u64, at: u64) -> f64 {
+        if self.cells.is_empty() {
+            return 0.0;
+        }
         let number = at / self.width;
         let ahead = number - now / self.width;
         match self.place(number) {
@@ -251,13 +265,15 @@ impl Ring {
         let first = now / self.width;
         for number in first..first + before.len() as u64 {
             if let Some(cell) = self.place(number) {
-                self.cells[cell] = before[(number % before.len() as u64) as usize];
+                self.cells[cell] = before[number as usize & (before.len() - 1)];
             }
         }
     }
 
     fn place(&self, number: u64) -> Option<usize> {
-        number.checked_rem(self.cells.len() as u64).map(|cell| cell as usize)
+        let last = self.cells.len().checked_sub(1)?;
+        // There is a power of two of them.
+        Some(number as usize & last)
     }
 }
 

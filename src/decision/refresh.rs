@@ -37,7 +37,7 @@ pub const FIRST_COST: Duration = Duration::from_millis(100);
 /// For handing a due refresh to a worker.
 const HAND_OUT: Duration = Duration::from_millis(50);
 /// A rebuild may take so many times its cost.
-const SAFE: u32 = 2;
+const SAFE: f64 = 2.0;
 /// No policy that was checked has a greater beta.
 const MOST_EAGER: f64 = 100.0;
 
@@ -52,16 +52,17 @@ impl Refresh {
 
     /// Draws the gap for a value that is fresh for so long and costs so much to rebuild; zero: no refresh is planned.
     pub fn gap(fresh: Duration, cost: Duration, beta: f64, draw: Draw) -> Duration {
-        let cost = known_cost(cost, fresh);
-        let (needed, most) = (cost.saturating_add(HAND_OUT), fresh / 2);
+        let cost = known_cost(cost, fresh).as_secs_f64();
+        let (needed, most) = (cost + HAND_OUT.as_secs_f64(), fresh.as_secs_f64() / 2.0);
         if beta.is_nan() || beta <= 0.0 || needed >= most {
             return Duration::ZERO;
         }
-        let safe = cost.saturating_mul(SAFE).saturating_add(HAND_OUT);
-        let least = safe.min((needed + most) / 2);
-        let (mean, width) = (cost.as_secs_f64() * beta.min(MOST_EAGER), (most - least).as_secs_f64());
+        let safe = SAFE * cost + HAND_OUT.as_secs_f64();
+        let least = safe.min((needed + most) / 2.0);
+        let (mean, width) = (cost * beta.min(MOST_EAGER), most - least);
         let drawn = truncated_exponential(mean, width, draw.unit(Purpose::Refresh));
-        least + Duration::from_secs_f64(drawn.clamp(0.0, width))
+        // Faster than the conversion that looks for what can't be here, and this is asked for each lifetime that is chosen from.
+        Duration::from_micros(((least + drawn.min(width)) * 1e6) as u64)
     }
 
     /// The same count with another gap, zero for none.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Body, Content, Draft, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Plan, Planned, Policy, Refresh, Rejection,
-    ReportAnswer, ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, known_cost, smooth,
+    Body, Content, Draft, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Plan, Planned, Policy, Range, Refresh,
+    Rejection, ReportAnswer, ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, known_cost,
+    smooth,
 };
 
 /// A report about a key.
@@ -134,27 +135,52 @@ pub fn accepted(view: &View<'_>, id: LeaseId, policy: &Policy) -> ReportAnswer {
     }
 }
 
-/// When the value that a report brings would want to be rebuilt if it were decided with this draw, and at what cost: for choosing the
-/// draw. `None` where it brings none that stays.
-pub fn next_rebuild(view: &View<'_>, report: &Report, policy: &Policy, draw: Draw) -> Option<Plan> {
+/// What a report's value will want next, whichever draw it is decided with: for choosing that draw.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlook {
+    now: StoreTime,
+    fresh: Range,
+    cost: Duration,
+    /// What the refresh must have time for.
+    longer_cost: Duration,
+    beta: f64,
+}
+
+/// The outlook of a report. `None` where it brings no value that stays.
+pub fn outlook(view: &View<'_>, report: &Report, policy: &Policy) -> Option<Outlook> {
     let content = match &report.outcome {
         Outcome::Built(content) => content,
         Outcome::NotModified => &view.entry.value.as_ref()?.content,
         Outcome::Failed { .. } | Outcome::Abandoned => return None,
     };
-    let ended = Ended {
-        view,
-        lease: view.lease_of(report.lease)?,
-        report,
-        policy,
-        draw,
-    };
-    let (fresh, (measured, cost)) = (ended.planned(content).fresh, ended.costs());
-    let gap = ended.gap(fresh, measured.max(cost));
-    (!fresh.is_zero()).then(|| Plan {
-        at: view.now.after(fresh - gap),
-        cost: known_cost(cost, fresh),
+    let fresh = report.lifetimes.freshness(policy, *content == Content::NotFound);
+    let (measured, cost) = costs(view, view.lease_of(report.lease)?, report);
+    let stays = !report.do_not_store && !fresh.longest.is_zero();
+    stays.then_some(Outlook {
+        now: view.now,
+        fresh,
+        cost,
+        longer_cost: measured.max(cost),
+        beta: policy.beta,
     })
+}
+
+impl Outlook {
+    /// When it will want to be rebuilt if it is decided with this draw, and at what cost.
+    pub fn plan(&self, draw: Draw) -> Plan {
+        let fresh = self.fresh.at(draw);
+        let gap = Refresh::gap(fresh, self.longer_cost, self.beta, draw);
+        Plan {
+            at: self.now.after(fresh - gap),
+            cost: known_cost(self.cost, fresh),
+        }
+    }
+}
+
+/// What a rebuild cost, and what rebuilds of the key cost by and large.
+fn costs(view: &View<'_>, lease: &Lease, report: &Report) -> (Duration, Duration) {
+    let measured = report.cost.unwrap_or_else(|| view.now.since(lease.granted_at));
+    (measured, smooth(view.entry.cost.length(), measured))
 }
 
 /// Why a lease that is not here is not.
@@ -194,15 +220,6 @@ impl Ended<'_> {
             reported: Some(reported),
             ..self.view.entry.draft()
         }
-    }
-
-    /// What this rebuild cost, and what rebuilds cost by and large.
-    fn costs(&self) -> (Duration, Duration) {
-        let measured = self
-            .report
-            .cost
-            .unwrap_or_else(|| self.view.now.since(self.lease.granted_at));
-        (measured, smooth(self.view.entry.cost.length(), measured))
     }
 
     fn built(&self, content: &Content) -> ReportDecision {
@@ -267,14 +284,14 @@ impl Ended<'_> {
 
     /// The entry with a value instead of the lease.
     fn stored(&self, content: Content, since: Seq, tags: Option<Arc<[Tag]>>) -> Draft {
-        let (measured, cost) = self.costs();
+        let (measured, cost) = costs(self.view, self.lease, self.report);
         let settled = self.settled(tags.as_deref().unwrap_or_default());
         let planned = self.planned(&content);
         // What is built before its origin has settled must be built again after that: to do it a moment before would be in vain.
         let gap = if settled <= self.view.now.after(planned.fresh) {
             Duration::ZERO
         } else {
-            self.gap(planned.fresh, measured.max(cost))
+            Refresh::gap(planned.fresh, measured.max(cost), self.policy.beta, self.draw)
         };
         let value = Value {
             version: self.lease.token,
@@ -302,11 +319,6 @@ impl Ended<'_> {
             Content::NotFound => Planned::negative(self.policy, self.report.lifetimes, self.draw),
             Content::Bytes(_) | Content::External(_) => Planned::value(self.policy, self.report.lifetimes, self.draw),
         }
-    }
-
-    /// How long before the end of freshness the refresh begins.
-    fn gap(&self, fresh: Duration, cost: Duration) -> Duration {
-        Refresh::gap(fresh, cost, self.policy.beta, self.draw)
     }
 
     /// The origin's replicas may have lagged when this was built: then it is fresh at most until they have caught up.

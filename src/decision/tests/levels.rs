@@ -238,11 +238,9 @@ fn a_report_takes_the_draw_whose_next_rebuild_falls_into_the_quietest_second() {
     ledger.advance(room.now);
     // All but one second is taken.
     let draw = room.draw();
+    let outlook = outlook(&room.view(), &body, &room.policy).expect("it stays");
     let choices: Vec<Draw> = draw.choices(CHOICES).collect();
-    let plans: Vec<Plan> = choices
-        .iter()
-        .map(|draw| next_rebuild(&room.view(), &body, &room.policy, *draw).expect("it stays"))
-        .collect();
+    let plans: Vec<Plan> = choices.iter().map(|draw| outlook.plan(*draw)).collect();
     plans[..5].iter().chain(&plans[6..]).for_each(|plan| ledger.add(*plan));
     let (chosen, plan) = level(&mut ledger, &room.view(), &body, &room.policy, draw);
     assert_eq!((chosen, plan), (choices[5], Some(plans[5])));
