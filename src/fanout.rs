@@ -7,6 +7,14 @@
 //!            └─announce─▶ Hub ─wake those that match─┘
 //! ```
 //!
+//! A shared store commits elsewhere; there a tail fills the feed with what it reads of that store's log, partition by partition.
+//!
+//! | to follow | read |
+//! |---|---|
+//! | where a watcher stands, and when it is reset | `position`, `log` (one partition), `logs` (all of them), `stream` |
+//! | who an invalidation waits for | `barrier` (this replica), `peers` (the others) |
+//! | when watchers are told nothing | [`Feed::advance`] and `Hub::holds_back` |
+//!
 //! *Invariants.* A watcher is a position in the log and a filter, nothing else: it has no queue, no task and no channel. So a slow
 //! one holds up nobody, resuming is the same code as live reading, and a [`Reset`](What::Reset) cannot be lost, because it follows
 //! from the position for as long as it has not been yielded.

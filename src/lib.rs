@@ -14,7 +14,7 @@
 //! | `rpc` | gRPC to domain types and back. Checks everything, decides nothing. |
 //! | `coordinator` | The only place where the others meet: load, decide, commit, then answer or park. One queue a key. |
 //! | [`decision`] | The rules: who rebuilds, which report counts, how long a value lives. `std` only, no I/O, no clock, no randomness. |
-//! | `store` | The truth: a register a key with compare-and-set, a clock that stamps, a feed. Embedded today; its conformance suite is what a shared one must pass. |
+//! | `store` | The truth: a register a key with compare-and-set, a clock that stamps, a feed. Embedded, or in a Redis that replicas share; one conformance suite for both. |
 //! | `fanout` | The feed's log, from which watchers read at their own pace, and the rings that wake parked callers. |
 //!
 //! Around them: `config` (settings and policies, reloaded), `server` (ports, start, drain), `telemetry` and `metrics`, and the commands

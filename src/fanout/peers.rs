@@ -33,7 +33,7 @@ pub struct Question {
 
 /// Asks other replicas.
 pub trait Peers: Send + Sync {
-    /// Every other replica's answer, and what is known of those that gave none. Takes little longer than the question's `wait`.
+    /// Every other replica's answer, and what is known of those that gave none. Takes no longer than the question's `wait`.
     fn ask(&self, question: Question) -> Answer<'_, Vec<Barrier>>;
 
     /// How many watchers of a namespace each other replica registered last. Without a trip, so a few seconds old.

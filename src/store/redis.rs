@@ -8,7 +8,7 @@
 //! | a call | [`Redis::commit`](Store::commit), then `shared` for the loop around it, then `scripts/commit.lua` |
 //! | what is written | `keys` (names), `codec` (layouts), `scripts/common.lua` (the header) |
 //! | what comes back | `tail` (log and rings), then `fanout` |
-//! | what goes wrong | `link` (connections, circuit), `condition` (names), `shared` (new primaries, lost data) |
+//! | what goes wrong | `link` (connections, circuit), `condition` (names), `takeover` (new primaries, lost data), `reading` (what is not drover's) |
 //!
 //! *Partitions.* All keys of a partition share a slot: one, or sixteen on a Cluster. An invalidation of a tag or a namespace is written to
 //! every partition, to its home last: that write is its commit, its number and its one event. A load or commit that begins after it was
@@ -21,17 +21,20 @@
 
 mod board;
 mod codec;
+mod commit;
 pub mod condition;
 mod gather;
 mod keys;
 pub mod link;
 mod partition;
 pub mod peers;
+mod reading;
 mod reply;
 mod scripts;
 mod seen;
 mod shared;
 mod tail;
+mod takeover;
 mod tending;
 
 use std::collections::HashMap;
@@ -42,24 +45,19 @@ use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::codec::{event_template, pack};
+use self::codec::event_template;
+use self::commit::{commit_args, written};
 use self::gather::Gather;
 use self::link::Link;
 use self::reply::Reply;
-use self::shared::{Covered, LOG, Shared, draft_arguments, invalidate_args, load_args, refs, revision_text};
+use self::shared::{Covered, Shared, invalidate_args, load_args, refs};
 use super::{
-    Answer, Census, Commit, Committed, Covering, Event, Invalidated, Loaded, NewBytes, Outcome, Place, Revision,
-    Snapshot, Store, StoreError, Target, Want,
+    Answer, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Revision, Snapshot, Store,
+    StoreError, Target, Want,
 };
-use crate::decision::{Draft, Key, Seq, Stamp, StoreTime, Tag, micros};
+use crate::decision::{Key, Seq, Stamp, StoreTime, Tag, micros};
 use crate::fanout::{Feed, Peers};
 
-/// The log of `Refreshed` holds at least so many records.
-const REFRESHED: usize = 65_536;
-/// Wake-ups: who has not read one before a thousand others came loads once a second in any case.
-const RINGS: usize = 1_000;
-/// An expiry is not later than this, µs: the year 2112.
-const FOR_EVER: u64 = 1 << 52;
 /// A replica that leaves waits no longer for its registration to be withdrawn.
 const LEAVES_WITHIN: Duration = Duration::from_millis(500);
 /// A page of the leases.
@@ -315,89 +313,6 @@ impl partition::Partition {
             at,
         }
     }
-}
-
-/// What was written, known from the stamp: the script fills the draft's slots by the same rule.
-fn written(commit: Commit, stamp: Stamp, revision: Revision, place: Place) -> Committed {
-    let snapshot = match commit.draft {
-        None => Snapshot::absent(&commit.key),
-        Some(draft) => Snapshot {
-            key: commit.key,
-            entry: draft.stamp(stamp),
-            bytes: match commit.bytes {
-                NewBytes::Put(bytes) => Some(bytes),
-                NewBytes::Keep | NewBytes::Clear => None,
-            },
-            revision,
-        },
-    };
-    Committed {
-        snapshot: Arc::new(snapshot),
-        number: stamp.number,
-        now: stamp.now,
-        place,
-    }
-}
-
-/// For `commit.lua`, after the epoch. `had_lease`: the index of leases may have the key.
-fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> {
-    let text = |number: u64| number.to_string().into_bytes();
-    let bound = |time: StoreTime, none: StoreTime| if time == none { Vec::new() } else { text(time.0) };
-    let leased = commit.draft.as_ref().is_some_and(|draft| draft.lease.is_some());
-    let (kept_for, kept_until) = commit.draft.as_ref().map_or((0, StoreTime::ZERO), Draft::kept);
-    // Redis takes no expiry beyond what it can count in; nothing is meant to live that long.
-    let (kept_for, kept_until) = (kept_for.min(FOR_EVER), kept_until.min(StoreTime(FOR_EVER)));
-    let bytes = match &commit.bytes {
-        NewBytes::Put(bytes) => bytes.to_vec(),
-        NewBytes::Keep | NewBytes::Clear => Vec::new(),
-    };
-    let mut args = Vec::with_capacity(32);
-    args.extend([
-        flags(commit, leased, had_lease).into_bytes(),
-        revision_text(commit.expected),
-        bound(commit.not_before, StoreTime::ZERO),
-        bound(commit.until, StoreTime::NEVER),
-        text(commit.above.max(high).0),
-        text(commit.guard.as_ref().map_or(0, |guard| guard.newest.0)),
-        pack(commit.guard.as_ref().map_or(&[][..], |guard| &guard.tags)),
-        commit.key.namespace().as_bytes().to_vec(),
-        commit.key.text().as_bytes().to_vec(),
-        bytes,
-        text(kept_for),
-        text(kept_until.0),
-        text(LOG as u64),
-        text(REFRESHED as u64),
-        text(RINGS as u64),
-        text(commit.events.len() as u64),
-    ]);
-    for event in &commit.events {
-        let refreshed = matches!(event, Event::Refreshed { .. });
-        args.push(if refreshed { b"r".to_vec() } else { b"m".to_vec() });
-        event_template(event).arguments(&mut args);
-    }
-    if let Some(draft) = &commit.draft {
-        draft_arguments(draft, &mut args);
-    }
-    args
-}
-
-fn flags(commit: &Commit, leased: bool, had_lease: bool) -> String {
-    let bytes = match &commit.bytes {
-        NewBytes::Keep => 'k',
-        NewBytes::Put(_) => 'p',
-        NewBytes::Clear => 'c',
-    };
-    let mut flags = String::from(bytes);
-    let all = [
-        ('n', commit.takes_number()),
-        ('d', commit.draft.is_some()),
-        ('l', leased),
-        ('u', had_lease && !leased),
-        ('b', commit.bytes_on_conflict),
-        ('g', commit.guard.is_some()),
-    ];
-    flags.extend(all.iter().filter(|(_, set)| *set).map(|(flag, _)| flag));
-    flags
 }
 
 impl Store for Redis {

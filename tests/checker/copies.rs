@@ -8,12 +8,14 @@ use super::{Found, Promise};
 /// rest none holds it.
 pub fn local_copies_obey(seen: &Seen<'_>, found: &mut Found) {
     for watcher in &seen.history.watchers {
+        found.looked("local reads", watcher.reads.len());
         for read in &watcher.reads {
             if let Some((bound, by)) = is_too_old(seen, read) {
                 tell(found, watcher, read, bound, by);
             }
         }
         let Some((rest, held)) = &watcher.rest else { continue };
+        found.looked("copies at rest", held.len());
         for copy in held {
             if let Some(by) = seen.undone(copy.key, copy.version, &copy.tags, rest.place, false) {
                 tell(found, watcher, copy, "at rest", by);

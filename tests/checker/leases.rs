@@ -43,6 +43,7 @@ pub fn tokens_grow(seen: &Seen<'_>, found: &mut Found) {
             continue;
         }
         let known = before.remove(&index).unwrap_or_default();
+        found.looked("numbers", brought.len());
         for (brought, known) in brought.into_iter().zip(known) {
             if let Some((lease, by)) = owners.get(&(brought.of, brought.number)) {
                 let again = brought.lease.is_some() && *lease == brought.lease && same_question(&seen.ops[*by], op);
@@ -122,6 +123,7 @@ pub fn holds_do_not_overlap(seen: &Seen<'_>, found: &mut Found) {
             .filter_map(|index| hold(seen, key as u32, *index))
             .collect();
         holds.sort_by_key(|hold| hold.token);
+        found.looked("holds", holds.len());
         let mut longest: Option<Hold> = None;
         for other in holds {
             if let Some(one) = &longest

@@ -20,6 +20,7 @@ mod values;
 mod waiting;
 mod watching;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use index::Seen;
@@ -64,12 +65,18 @@ impl fmt::Display for Violation {
 pub struct Found {
     pub violations: Vec<Violation>,
     pub count: usize,
+    /// How much there was that could have been wrong: a check that looked at nothing found nothing.
+    pub looked: BTreeMap<&'static str, usize>,
 }
 
 /// So many are told for each check.
 const TOLD: usize = 5;
 
 impl Found {
+    fn looked(&mut self, at: &'static str, count: usize) {
+        *self.looked.entry(at).or_default() += count;
+    }
+
     fn add(&mut self, promise: Promise, what: String) {
         self.count += 1;
         if self.violations.iter().filter(|found| found.promise == promise).count() < TOLD {

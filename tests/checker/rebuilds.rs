@@ -36,6 +36,7 @@ pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>, found: &mut Found) {
                 continue;
             };
             let left_alone = report.invoked.at + left_alone_for > op.ended.at;
+            found.looked("rebuilds of what was fresh", usize::from(left_alone));
             if left_alone && !may_be_undone(seen, key, version, report, op) {
                 let what = format!("a rebuild although it is fresh and not due:\n  {report:?}\n  {op:?}");
                 found.add(Promise::BoundedRebuilds, what);

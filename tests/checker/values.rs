@@ -26,6 +26,7 @@ pub fn no_report_is_late(seen: &Seen<'_>, found: &mut Found) {
         // The tags count of the one that was done; where it is not known which, none.
         let alone = reports().filter(|report| report.may_have_been_done()).count() == 1;
         let tags = first.report().filter(|_| alone).map(|report| &*report.tags);
+        found.looked("accepted reports", 1);
         if let Some(why) = why_not(seen, first, *key, *lease, tags.unwrap_or_default()) {
             let promise = if why.contains("nobody") {
                 Promise::OwnerOnly
@@ -172,6 +173,11 @@ pub fn lifetimes_are_kept(seen: &Seen<'_>, found: &mut Found) {
 /// Who asks after an invalidation was answered gets nothing older as fresh, and after a hard one nothing older at all.
 pub fn invalidate_wins(seen: &Seen<'_>, found: &mut Found) {
     for (key, op, hit) in hits(seen) {
+        found.looked("hits", 1);
+        // For a moment there are two primaries, and nobody can tell who talks to which. Afterwards what was made old must be old.
+        if seen.lapsed(op.invoked.at, op.ended.at, |kind| kind == Kind::Failover) {
+            continue;
+        }
         let mut undone = seen.undone(key, hit.version, &hit.tags, op.invoked.place, !hit.fresh);
         if undone.is_none() && !hit.fresh {
             undone = out_of_window(seen, key, op, hit);

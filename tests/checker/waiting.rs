@@ -14,8 +14,9 @@ const READERS_LATER: u64 = 250_000;
 pub fn waits_end_by_their_time(seen: &Seen<'_>, found: &mut Found) {
     for op in seen.ops {
         let Some(question) = op.question() else { continue };
-        // Who gave up did so by itself.
-        if op.end_is("left") {
+        // Who gave up did so by itself. A connection that was cut silently stays dead until somebody notices.
+        let half_open = op.is_unknown() && seen.lapsed(0, op.ended.at, |kind| kind == Kind::CutOff(op.replica));
+        if op.end_is("left") || half_open {
             continue;
         }
         let took = awake(seen, op, op.invoked.at, op.ended.at);
@@ -36,7 +37,9 @@ fn awake(seen: &Seen<'_>, op: &Op, from: u64, to: u64) -> u64 {
             Kind::Away(Some(replica)) | Kind::CutOff(replica) if replica == op.replica => terms.recovery,
             // A lease that is there again may be one that was over, or its time another.
             Kind::Failover | Kind::Stepped => terms.recovery + terms.longest_lease,
-            Kind::Away(Some(_)) | Kind::CutOff(_) | Kind::Evicting => continue,
+            // At any moment the header of a partition may go, and everything with it.
+            Kind::Evicting => terms.recovery,
+            Kind::Away(Some(_)) | Kind::CutOff(_) => continue,
         };
         let (begin, end) = (lapse.from, lapse.to.saturating_add(after));
         length = length.saturating_sub(end.min(to).saturating_sub(begin.max(from)));
@@ -57,6 +60,7 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, found: &mut Found) {
             if to <= from + notice {
                 continue;
             }
+            found.looked("long waits", 1);
             let first = gaps.partition_point(|(_, held)| *held <= from);
             for (free, held) in gaps[first..].iter().take_while(|(free, _)| *free < to) {
                 let (from, to) = (from.max(*free), to.min(*held));
@@ -138,6 +142,7 @@ pub fn values_reach_those_who_wait(seen: &Seen<'_>, found: &mut Found) {
                 if by >= op.ended.at {
                     break;
                 }
+                found.looked("values that came late", 1);
                 let version = report.accepted().map_or(0, |(_, accepted)| accepted.version);
                 let late = version > question.newer_than
                     && awake(seen, op, report.ended.at, op.ended.at) > terms.notice

@@ -36,6 +36,7 @@ pub fn watchers_are_told(seen: &Seen<'_>, found: &mut Found) {
             if !stream.wants(seen, *target) {
                 continue;
             }
+            found.looked("tellings", made.certain.len());
             for index in &made.certain {
                 if let Some(why) = stream.misses(seen, *target, &seen.ops[*index]) {
                     let what = format!("{} {why} of {target:?} in {:?}", watcher.name, seen.ops[*index]);

@@ -19,10 +19,11 @@ static RECORDED: LazyLock<History> = LazyLock::new(|| {
     let _alone = ALONE.blocking_lock();
     let measure = Measure {
         seed: 4711,
-        length: Duration::from_secs(6),
+        length: Duration::from_secs(12),
         clients: 24,
         pause: Duration::from_millis(20),
-        slack: Duration::from_millis(1_500),
+        slack: Duration::from_secs(5),
+        thorough: false,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -37,6 +38,8 @@ static RECORDED: LazyLock<History> = LazyLock::new(|| {
 /// The bug is put into so many places; it counts as caught if the check of this promise finds one.
 fn catches(promise: Promise, bug: impl FnOnce(&mut History) -> usize) {
     let mut history = RECORDED.clone();
+    // What was recorded on a busy machine is held against the bounds of a quiet one only where a bug was put in.
+    (history.terms.slack, history.terms.notice) = (1_000_000, 1_500_000);
     let places = bug(&mut history);
     assert!(places > 0, "there was no place for the bug");
     history.ops.sort_by_key(|op| op.invoked.place);
@@ -238,17 +241,15 @@ fn a_release_by_name_is_caught() {
 
 #[test]
 fn a_lease_that_revives_is_caught() {
-    for why in ["superseded", "reported"] {
-        catches(Promise::OwnerOnly, |history| {
-            change(history, |op| {
-                let was_lost = matches!(op.end, End::Lost(said) if said == why);
-                if was_lost {
-                    op.end = End::Renewed(1_000_000);
-                }
-                was_lost
-            })
-        });
-    }
+    catches(Promise::OwnerOnly, |history| {
+        change(history, |op| {
+            let was_lost = matches!(op.end, End::Lost("superseded" | "reported"));
+            if was_lost {
+                op.end = End::Renewed(1_000_000);
+            }
+            was_lost
+        })
+    });
     catches(Promise::OwnerOnly, |history| {
         let key = a_still_key();
         let at = |micros| afterwards(history, micros);

@@ -195,10 +195,12 @@ impl Lines {
             ("OVERLOADED", Code::ResourceExhausted) => End::Failed("overloaded"),
             ("OUTCOME_UNKNOWN", Code::Unavailable) => End::Unknown("outcome_unknown"),
             // The connection broke, or could not be made.
+            // The client's own library ends a call at its deadline by the second.
+            ("", Code::DeadlineExceeded) => End::Unknown("deadline"),
+            ("", Code::Cancelled) if status.message().contains("Timeout expired") => End::Unknown("deadline"),
             ("", Code::Unavailable) if status.source().is_some() => End::Unknown("connection"),
-            ("", _) if status.source().is_some() => End::Unknown(broken(status.code())),
+            ("", _) if status.source().is_some() => End::Unknown(broken(status)),
             ("", Code::Unavailable) => End::Unknown("unavailable"),
-            ("", Code::DeadlineExceeded | Code::Cancelled) => End::Unknown("deadline"),
             _ => {
                 self.recorder.wrong(format!("a client was told {status:?}"));
                 End::Unknown("wrong")
@@ -265,11 +267,15 @@ impl Lines {
 }
 
 /// How a call over a connection that broke ended, where it is not UNAVAILABLE.
-fn broken(code: Code) -> &'static str {
-    match code {
-        Code::Cancelled => "connection, CANCELLED",
+fn broken(status: &Status) -> &'static str {
+    // A call that came when the server had said goodbye was not sent, or not looked at. Other libraries send it again by themselves.
+    let source = format!("{:?}", status.source());
+    let goodbye = ["GoAway(b\"\", NO_ERROR, Remote)", "Canceled"]
+        .iter()
+        .any(|word| source.contains(word));
+    match status.code() {
+        _ if goodbye => "connection",
         Code::Internal => "connection, INTERNAL",
-        Code::DeadlineExceeded => "deadline",
         _ => "connection, UNKNOWN",
     }
 }

@@ -143,6 +143,7 @@ impl Fault {
         match self {
             OneReplica => layout.kind = Kind::Memory,
             RedisKilled => layout.redis = lines(&["appendonly yes", "appendfsync always"]),
+            RollingRestart => layout.direct = true,
             LaggingFailover => layout.kind = Kind::Pair,
             SentinelFailover => layout.kind = Kind::Sentinels,
             SlotMigration | NodeKilled => layout.kind = Kind::Cluster,

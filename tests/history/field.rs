@@ -38,6 +38,8 @@ pub struct Layout {
     pub kind: Kind,
     /// Lines of configuration for every Redis server.
     pub redis: Vec<String>,
+    /// Clients connect to replicas without a cable.
+    pub direct: bool,
     /// Its clock can be set.
     pub redis_clock: bool,
     /// By how many seconds the clock of each replica is wrong.
@@ -85,6 +87,7 @@ impl Field {
             let store = field.store_url().await;
             let start = Start {
                 store,
+                direct: layout.direct,
                 environment: layout.clocks.map_or_else(Vec::new, |seconds| {
                     let clock = Clock::make(field.folder.path(), &format!("replica-{number}"));
                     clock.set(seconds[number]);
@@ -113,7 +116,7 @@ impl Field {
     }
 
     pub fn fronts(&self) -> Vec<SocketAddr> {
-        self.replicas.iter().map(|replica| replica.front.address).collect()
+        self.replicas.iter().map(Replica::address).collect()
     }
 
     /// The one server that there is.

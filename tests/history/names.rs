@@ -126,8 +126,8 @@ impl Names {
         named.map(|(_, number)| number).collect()
     }
 
-    /// Keys that nobody uses, so many that each partition has some: an invalidation of them comes after all others. The last are those
-    /// that watchers with a prefix hear of.
+    /// Keys that nobody uses, so many that each partition has some. The last are those that watchers with a prefix hear of: they
+    /// acknowledge no place beyond what they are told of before the next sign of life.
     pub fn marks(&self) -> Vec<String> {
         let mark = |number: u32| format!("{}-mark-{number}", if number < 100 { "b" } else { "a" });
         (0..200).map(mark).collect()

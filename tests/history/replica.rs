@@ -18,13 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Start {
     pub store: String,
+    /// Clients connect to it without a cable, and find it at the same port when it comes again.
+    pub direct: bool,
     pub environment: Vec<(String, String)>,
 }
 
 pub struct Replica {
-    /// Where clients find it, whatever becomes of the process.
+    /// Where clients find it, whatever becomes of the process, unless they connect directly.
     pub front: Proxy,
     /// Its own ports.
+    pub grpc: SocketAddr,
     pub http: SocketAddr,
     start: Start,
     child: Option<Child>,
@@ -38,6 +41,7 @@ impl Replica {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
         let mut replica = Replica {
             front: Proxy::to(nowhere).await,
+            grpc: nowhere,
             http: nowhere,
             start,
             child: None,
@@ -48,7 +52,16 @@ impl Replica {
         replica
     }
 
-    /// Starts the process anew, on other ports.
+    /// Where clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        if self.start.direct {
+            self.grpc
+        } else {
+            self.front.address
+        }
+    }
+
+    /// Starts the process anew.
     pub async fn run(&mut self) {
         let log = File::options()
             .create(true)
@@ -56,7 +69,8 @@ impl Replica {
             .open(self.log())
             .expect("a file");
         let mut child = Command::new(env!("CARGO_BIN_EXE_drover"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["serve", "--http", "127.0.0.1:0", "--listen"])
+            .arg(self.listen().to_string())
             .args(["--store", &self.start.store])
             .arg("--config")
             .arg(self.folder.join("drover.toml"))
@@ -83,9 +97,19 @@ impl Replica {
         let [grpc, http] = ports[..] else {
             panic!("{} does not start ({in_time:?}): {}", self.name, self.said());
         };
-        self.http = http;
+        (self.grpc, self.http) = (grpc, http);
         self.front.lead_to(grpc);
         self.child = Some(child);
+    }
+
+    /// A free port at first.
+    fn listen(&self) -> SocketAddr {
+        let again = self.start.direct && self.grpc.port() > 1;
+        if again {
+            self.grpc
+        } else {
+            SocketAddr::from(([127, 0, 0, 1], 0))
+        }
     }
 
     fn log(&self) -> PathBuf {

@@ -1,21 +1,21 @@
 //! One run: a field, clients and watchers in it, one kind of fault; then rest, and the question whether the history keeps the promises.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use drover::proto;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{Lines, span};
+use crate::calls::Lines;
 use crate::checker::model::{End, History, Kind, Op, Terms, Watcher};
 use crate::checker::{self, Found};
 use crate::client::{Client, Manners, stream};
 use crate::faults::{Fault, Rhythm, play};
 use crate::field::{self, Field};
-use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY, SHOP, STILL};
-use crate::recorder::arrange;
+use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY};
+use crate::recorder::{Recorder, arrange};
+use crate::rest::{Unheard, come_to_rest};
 use crate::watcher::{Diary, Habits, Subscriber};
 
 /// How much of everything.
@@ -30,6 +30,8 @@ pub struct Measure {
     pub pause: Duration,
     /// What the machine may take for a caller's own steps.
     pub slack: Duration,
+    /// In the end an invalidation must be confirmed, too.
+    pub thorough: bool,
 }
 
 /// What a run showed.
@@ -73,14 +75,10 @@ pub struct Figures {
     /// The longest from when something was whole again to the next grant.
     pub back_after: Option<Duration>,
     /// How calls failed, by the word for it.
-    pub failures: HashMap<&'static str, usize>,
+    pub failures: BTreeMap<&'static str, usize>,
     /// How watchers were reset.
-    pub resets: HashMap<&'static str, usize>,
-    pub local_reads: usize,
+    pub resets: BTreeMap<&'static str, usize>,
 }
-
-/// A stream that was cut silently is dead for the longest silence before its client notices, and counts for as long after it was noticed.
-const SETTLING: Duration = Duration::from_secs(60);
 
 pub async fn run(fault: Fault, measure: Measure) -> Round {
     let layout = fault.layout();
@@ -101,10 +99,11 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
     over.cancel();
     let mut ops: Vec<Op> = clients.join_all().await.into_iter().flatten().collect();
     ops.extend(prober(&field, measure, manners).probe(Duration::from_secs(5)).await);
-    come_to_rest(&field).await;
+    let unheard = watchers.iter().map(|(unheard, _)| unheard.clone()).collect();
+    come_to_rest(&field, unheard, measure.thorough).await;
     rested.cancel();
     let mut seen = Vec::new();
-    for watcher in watchers {
+    for (_, watcher) in watchers {
         let diary = watcher.await.expect("a watcher does not panic");
         ops.extend(diary.ops);
         seen.push(diary.watcher);
@@ -115,6 +114,9 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
     field.clear().await;
     for watcher in seen.iter().filter(|watcher| watcher.rest.is_none()) {
         recorder.wrong(format!("{} was not live in the end", watcher.name));
+    }
+    if fault == Fault::RollingRestart {
+        only_retryable(&ops, &recorder);
     }
     let lapses = recorder.lapses();
     let history = History {
@@ -131,6 +133,14 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
         figures: Figures::of(&history),
         history,
         said,
+    }
+}
+
+/// A replica that leaves well makes nobody fail in a way that is not retried: by another code than UNAVAILABLE.
+fn only_retryable(ops: &[Op], recorder: &Recorder) {
+    let not_retried = |op: &&Op| matches!(op.end, End::Unknown(why) if why.starts_with("connection, "));
+    for op in ops.iter().filter(not_retried).take(5) {
+        recorder.wrong(format!("a status that is not retried: {op:?}"));
     }
 }
 
@@ -158,7 +168,7 @@ fn watch(
     fault: Fault,
     seed: u64,
     (over, rested): (&CancellationToken, &CancellationToken),
-) -> Vec<JoinHandle<Diary>> {
+) -> Vec<(Unheard, JoinHandle<Diary>)> {
     let slow = Duration::from_millis(if fault == Fault::SlowSubscribers { 700 } else { 0 });
     let habits = [
         Habits::default(),
@@ -184,7 +194,8 @@ fn watch(
     let start = |(number, habits): (u32, Habits)| {
         let quiet = number % 2 == 1;
         let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, !quiet);
-        tokio::spawn(Subscriber::new(number, lines, habits, seed).live(over.clone(), rested.clone()))
+        let (subscriber, unheard) = Subscriber::new(number, lines, habits, seed);
+        (unheard, tokio::spawn(subscriber.live(over.clone(), rested.clone())))
     };
     (0..).zip(habits).map(start).collect()
 }
@@ -217,52 +228,10 @@ fn prober(field: &Field, measure: Measure, manners: Manners) -> Client {
     Client::new(1_000_000, lines, manners, measure.seed, CancellationToken::new())
 }
 
-/// Invalidates keys that nobody uses until every watcher has said that it obeyed: then each has been told all that came before.
-async fn come_to_rest(field: &Field) {
-    let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
-    let begun = Instant::now();
-    let mut last = String::new();
-    for number in 0u16.. {
-        if begun.elapsed() > SETTLING {
-            field
-                .recorder
-                .wrong(format!("no invalidation is confirmed once all is well: {last}"));
-            return;
-        }
-        let mut confirmed = true;
-        for namespace in [SHOP, RELAY, STILL] {
-            let mut request = tonic::Request::new(proto::InvalidateRequest {
-                namespace: field.names.namespace(namespace).to_owned(),
-                keys: field.names.marks(),
-                wait_for_watchers: span(3_000_000),
-                ..Default::default()
-            });
-            request.set_timeout(Duration::from_secs(4));
-            let answer = lines.service(number % lines.replicas()).invalidate(request).await;
-            confirmed &= answer.as_ref().is_ok_and(|answer| answer.get_ref().confirmed);
-            last = match answer {
-                Ok(answer) => {
-                    let answer = answer.into_inner();
-                    format!(
-                        "{} of {} watchers, laggards {:?}",
-                        answer.watchers_acknowledged, answer.watchers, answer.laggards
-                    )
-                }
-                Err(status) => format!("{status:?}"),
-            };
-        }
-        if confirmed {
-            return;
-        }
-        field::pass(50).await;
-    }
-}
-
 impl Figures {
     fn of(history: &History) -> Figures {
         let mut figures = Figures {
             operations: history.ops.len(),
-            local_reads: history.watchers.iter().map(|watcher| watcher.reads.len()).sum(),
             without_grant: longest_gap(history),
             back_after: back_after(history),
             ..Figures::default()

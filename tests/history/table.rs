@@ -58,11 +58,11 @@ pub fn details(round: &Round, seed: u64) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{}: {} local reads; calls that failed {:?}; resets of watchers {:?}",
+        "{}: calls that failed {:?}; resets of watchers {:?}; looked at {:?}",
         round.fault.as_str(),
-        grouped(figures.local_reads),
         figures.failures,
-        figures.resets
+        figures.resets,
+        round.found.looked,
     );
     for violation in &round.found.violations {
         let _ = writeln!(text, "  {violation}");

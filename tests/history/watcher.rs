@@ -2,7 +2,7 @@
 //! began before an invalidation of it arrived; a reset forgets everything; after the longest silence nothing is served; a stream that
 //! breaks is taken up at another replica where it ended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use drover::proto::watch_request::Kind as Said;
 use drover::proto::watch_response::Event;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use crate::calls::{Lines, Who, intent_of, micros, span};
 use crate::checker::model::{End, Op, Question, Read, Target, Told, Watcher, What};
 use crate::client::{holder, stream};
 use crate::names::{RELAY, SHOP, STILL};
+use crate::rest::Unheard;
 
 /// How often each looks into its cache.
 const LOOKS: Duration = Duration::from_millis(5);
@@ -68,12 +69,16 @@ pub struct Subscriber {
     cursor: String,
     heard: Instant,
     max_silence: Duration,
+    /// Marks that it has not heard of.
+    unheard: HashSet<(u16, String)>,
+    left: watch::Sender<usize>,
 }
 
 type Fill = Pin<Box<dyn Future<Output = Op> + Send>>;
 
 impl Subscriber {
-    pub fn new(number: u32, lines: Lines, habits: Habits, seed: u64) -> Subscriber {
+    /// Beside it: how many marks it has not heard of.
+    pub fn new(number: u32, lines: Lines, habits: Habits, seed: u64) -> (Subscriber, Unheard) {
         let watcher = Watcher {
             name: format!("watcher {number}"),
             keys: (!habits.prefix.is_empty()).then(|| lines.names.with_prefix(habits.prefix).into()),
@@ -81,7 +86,13 @@ impl Subscriber {
             slow: !habits.slow.is_zero(),
             ..Watcher::default()
         };
-        Subscriber {
+        let namespaces = watcher.namespaces.iter();
+        let marks = namespaces.flat_map(|namespace| lines.names.marks().into_iter().map(|mark| (*namespace, mark)));
+        let unheard: HashSet<(u16, String)> = marks.filter(|(_, mark)| mark.starts_with(habits.prefix)).collect();
+        let (left, told) = watch::channel(unheard.len());
+        let subscriber = Subscriber {
+            unheard,
+            left,
             rng: stream(seed, 500 + u64::from(number)),
             number,
             lines,
@@ -95,7 +106,8 @@ impl Subscriber {
             cursor: String::new(),
             heard: Instant::now(),
             max_silence: Duration::ZERO,
-        }
+        };
+        (subscriber, told)
     }
 
     /// Watches until it is over. `hurry` comes once nothing happens any more, `over` once everybody has been told everything.
@@ -244,6 +256,12 @@ impl Subscriber {
 
     fn invalidated(&mut self, event: proto::Invalidated) {
         let names = &self.lines.names;
+        if let Some(namespace) = names.namespace_number(&event.namespace) {
+            for key in &event.keys {
+                self.unheard.remove(&(namespace, key.clone()));
+            }
+            self.left.send_replace(self.unheard.len());
+        }
         let targets = names.targets(&event.namespace, &event.keys, &event.tags, event.everything);
         let mode = match event.mode() {
             proto::Mode::Expire => Mode::Expire,

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ::redis::cmd;
 
+use super::StoreError;
+use super::commit::RINGS;
 use super::peers::{Board, Registration};
 use super::shared::Shared;
-use super::{RINGS, StoreError};
 use crate::decision::micros;
 use crate::store::Answer;
 
@@ -70,10 +71,6 @@ impl Board for RedisBoard {
 
     fn registered(&self) -> Answer<'_, Vec<Registration>> {
         Box::pin(self.call(None, Duration::ZERO, Vec::new()))
-    }
-
-    fn withdraw(&self, replica: u64) -> Answer<'_, ()> {
-        Box::pin(async move { self.call(Some(replica), Duration::ZERO, Vec::new()).await.map(drop) })
     }
 
     fn post(&self, partition: u16, message: Vec<u8>) -> Answer<'_, ()> {

@@ -11,7 +11,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | `call` | one call: the way to its server, redirections, what the caller is told |
-//! | [`seats`] | which server has which partition; [`States`] |
+//! | `seats` | which server has which partition; [`States`] |
 //! | `primary` | a server, with shared connections that are used in turn and a pool for chores |
 //! | `gate` | the circuit of a server |
 //! | `wire` | a connection that many calls share |
@@ -133,7 +133,7 @@ impl Link {
         }))
     }
 
-    /// 1, or [`CLUSTER_PARTITIONS`].
+    /// 1, or 16 on a Cluster.
     pub fn partitions(&self) -> u16 {
         u16::try_from(self.probes.len()).unwrap_or(u16::MAX)
     }

@@ -15,8 +15,11 @@
 //! on, that it must be silent, and a barrier need not wait for one that died longer than for its registration.
 //!
 //! *Leaving.* A replica that leaves in order has closed its streams, but their clients trust what they have for [`MAX_SILENCE`] more, maybe without
-//! a new stream. So it withdraws its registration only if that time has passed for all of them, which is to say that it had no watchers lately;
-//! else the registration lapses by itself, and barriers of that time are not confirmed.
+//! a new stream. So it says that it has left only if that time has passed for all of them, which is to say that it had no watchers lately;
+//! else its registration lapses by itself, and barriers of that time are not confirmed.
+//!
+//! *A store that loses registrations* (a restart without data, a failover) must not make watchers of living replicas vanish until they are
+//! written again. So each replica remembers what it has read of the others until that would have lapsed.
 //!
 //! *Why questions and answers, not acknowledgements in the store*: each watcher's acknowledgement would be a write, and there are more of them
 //! by orders of magnitude than of barriers.
@@ -63,9 +66,6 @@ pub trait Board: Send + Sync + 'static {
     /// What is written of all replicas, without what has lapsed. Read from a primary, after everything that was written before the call.
     fn registered(&self) -> Answer<'_, Vec<Registration>>;
 
-    /// Forgets this replica.
-    fn withdraw(&self, replica: u64) -> Answer<'_, ()>;
-
     /// Sends a message to whoever reads the rings of a partition, this replica too: [`Fleet::heard`] takes it. At most about 1 MiB: the keys
     /// of an invalidation.
     fn post(&self, partition: u16, message: Vec<u8>) -> Answer<'_, ()>;
@@ -90,12 +90,18 @@ pub struct Fleet {
     respondent: Mutex<Option<Arc<dyn Respondent>>>,
     /// There is a respondent now.
     appointed: Notify,
-    /// The others, as they were when this one registered last.
-    others: Mutex<Vec<Registration>>,
+    /// The others, as was last read of them, until that has lapsed.
+    others: Mutex<HashMap<u64, Other>>,
     /// The barriers that this replica has asked about.
     rounds: Rounds,
     /// Those that others ask about: who, and its round.
     answering: Mutex<HashSet<(u64, u64)>>,
+}
+
+/// Another replica.
+struct Other {
+    lapses: Instant,
+    says: Vec<u8>,
 }
 
 /// A replica whose answer is waited for.
@@ -157,8 +163,12 @@ impl Fleet {
         let trusting = self
             .respondent()
             .is_some_and(|respondent| !respondent.watching().is_empty());
-        if !trusting && let Err(error) = self.board.withdraw(self.id).await {
-            tracing::debug!(%error, "the registration of this replica could not be withdrawn; it lapses by itself");
+        if trusting {
+            return;
+        }
+        let left = self.board.register(self.id, LAPSES_IN, message::encode_left());
+        if let Err(error) = left.await {
+            tracing::debug!(%error, "that this replica has left could not be told; its registration lapses by itself");
         }
     }
 
@@ -188,14 +198,29 @@ impl Fleet {
         let sent = Instant::now();
         let says = message::encode_counts(respondent.watching());
         let written = self.board.register(self.id, LAPSES_IN, says).await?;
-        *self.others.lock() = self.without_own(written);
+        self.remember(written);
         respondent.known_until(sent + SPEAKS_FOR);
         Ok(())
     }
 
-    fn without_own(&self, mut registered: Vec<Registration>) -> Vec<Registration> {
-        registered.retain(|registration| registration.replica != self.id);
-        registered
+    /// Takes in what was read of the others.
+    fn remember(&self, registered: Vec<Registration>) {
+        let now = Instant::now();
+        let mut others = self.others.lock();
+        for Registration {
+            replica,
+            lapses_in,
+            says,
+        } in registered
+        {
+            if message::has_left(&says) {
+                others.remove(&replica);
+            } else if replica != self.id {
+                let lapses = now + lapses_in.min(LAPSES_IN);
+                others.insert(replica, Other { lapses, says });
+            }
+        }
+        others.retain(|_, other| other.lapses > now);
     }
 
     /// Another replica asks. A question that came twice is answered once at a time.
@@ -259,18 +284,19 @@ impl Fleet {
         Ok(awaited.into_iter().map(heard).collect())
     }
 
-    /// The others that are registered now.
+    /// The others that are registered now, or were before the store lost that.
     async fn awaited(&self, namespace: &str, until: Instant) -> Result<Vec<Awaited>, StoreError> {
         let read = timeout_at(until, self.board.registered()).await;
         let registered =
             read.map_err(|_| StoreError::Unavailable("the replicas could not be read in time".to_owned()))??;
-        let now = Instant::now();
-        let awaited = |registration: Registration| Awaited {
-            replica: registration.replica,
-            lapses: now + registration.lapses_in.clamp(LOOK_AGAIN, LAPSES_IN),
-            watchers: message::count_of(&registration.says, namespace),
+        self.remember(registered);
+        let soon = Instant::now() + LOOK_AGAIN;
+        let awaited = |(replica, other): (&u64, &Other)| Awaited {
+            replica: *replica,
+            lapses: other.lapses.max(soon),
+            watchers: message::count_of(&other.says, namespace),
         };
-        Ok(self.without_own(registered).into_iter().map(awaited).collect())
+        Ok(self.others.lock().iter().map(awaited).collect())
     }
 
     /// Waits until all have answered, or their registrations have lapsed, or the time is over. Those that have lapsed are taken out.
@@ -334,8 +360,8 @@ impl Peers for Fleet {
 
     fn registered(&self, namespace: &str) -> Vec<u32> {
         let others = self.others.lock();
-        let count = |other: &Registration| message::count_of(&other.says, namespace);
-        others.iter().map(count).collect()
+        let live = others.values().filter(|other| other.lapses > Instant::now());
+        live.map(|other| message::count_of(&other.says, namespace)).collect()
     }
 
     fn answer_for(&self, respondent: Arc<dyn Respondent>) {

@@ -7,9 +7,10 @@ use std::time::Duration;
 use ::redis::{Value, cmd};
 
 use super::codec::BEGAN;
+use super::commit::REFRESHED;
 use super::partition::Partition;
 use super::shared::Shared;
-use super::{REFRESHED, Redis, StoreError};
+use super::{Redis, StoreError};
 use crate::decision::micros;
 
 /// A partition is looked after so often by each replica, give or take a fifth.

@@ -15,21 +15,29 @@ fn cluster(field: &mut Field) -> &mut Cluster {
 
 /// One partition after the other moves to the next node, with what it has, while it is used. Nothing is lost by that.
 pub async fn slot_migration(field: &mut Field, rhythm: &mut Rhythm) {
+    let mut moved = 0;
     while rhythm.goes_on(1_000).await {
         let partition = rhythm.one_of(16);
         // While a slot is between two nodes, a script that names several of its keys is told to try again.
         let away = field.recorder.begin(Kind::Away(None));
-        let moved = tokio::task::block_in_place(|| migrate(cluster(field), &format!("drover{{{partition}}}:h")));
+        let name = format!("{{drover.{partition}}}:h");
+        let migrated = tokio::task::block_in_place(|| migrate(cluster(field), &name));
         field.recorder.end(away);
-        if let Err(problem) = moved {
-            field
-                .recorder
-                .wrong(format!("partition {partition} does not migrate: {problem}"));
+        match migrated {
+            Ok(keys) => moved += keys,
+            Err(problem) => {
+                let what = format!("partition {partition} does not migrate: {problem}");
+                field.recorder.wrong(what);
+            }
         }
+    }
+    if moved == 0 {
+        field.recorder.wrong("no key migrated".to_owned());
     }
 }
 
-fn migrate(cluster: &Cluster, key: &str) -> redis::RedisResult<()> {
+/// How many keys went with it.
+fn migrate(cluster: &Cluster, key: &str) -> redis::RedisResult<usize> {
     let nodes = &cluster.primaries;
     let slot: u16 = nodes[0].command(&["CLUSTER", "KEYSLOT", key])?;
     let slot = slot.to_string();
@@ -43,6 +51,7 @@ fn migrate(cluster: &Cluster, key: &str) -> redis::RedisResult<()> {
     nodes[from].command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[to]])?;
     let port = nodes[to].port().to_string();
     // More come while these go.
+    let mut moved = 0;
     for _ in 0..1_000 {
         let keys: Vec<String> = nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"])?;
         if keys.is_empty() {
@@ -51,11 +60,12 @@ fn migrate(cluster: &Cluster, key: &str) -> redis::RedisResult<()> {
         let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
         words.extend(keys.iter().map(String::as_str));
         nodes[from].command::<()>(&words)?;
+        moved += keys.len();
     }
     for node in [&nodes[to], &nodes[from]].into_iter().chain(nodes) {
         node.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[to]])?;
     }
-    Ok(())
+    Ok(moved)
 }
 
 fn owns(node: &Server, slot: &str) -> bool {
@@ -77,6 +87,7 @@ pub async fn node_killed(field: &mut Field, rhythm: &mut Rhythm) {
     while rhythm.goes_on(5_000).await {
         let number = rhythm.one_of(3);
         let failover = field.recorder.begin(Kind::Failover);
+        pass(1_000).await;
         let away = field.recorder.begin(Kind::Away(None));
         let cluster = cluster(field);
         tokio::task::block_in_place(|| cluster.primaries[number].kill());

@@ -111,7 +111,21 @@ pub fn encode_counts(mut counts: Vec<(Arc<str>, u32)>) -> Vec<u8> {
     framed(&wire::Counts {
         named: counts.into_iter().map(named).collect(),
         unnamed,
+        left: false,
     })
+}
+
+/// What a replica says that has left.
+pub fn encode_left() -> Vec<u8> {
+    framed(&wire::Counts {
+        left: true,
+        ..wire::Counts::default()
+    })
+}
+
+/// Whether a replica has left, so that nobody trusts what it told.
+pub fn has_left(says: &[u8]) -> bool {
+    unframed::<wire::Counts>(says).is_ok_and(|counts| counts.left)
 }
 
 /// How many are registered for a namespace, at the most. What can't be read counts as one: there may be watchers.
@@ -280,6 +294,9 @@ mod wire {
         /// Of each namespace that is not named, at the most.
         #[prost(uint32, tag = "2")]
         pub unnamed: u32,
+        /// The replica has left.
+        #[prost(bool, tag = "3")]
+        pub left: bool,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]

@@ -67,13 +67,6 @@ impl Board for Side {
         Box::pin(async move { self.0.is_up().map(|()| self.0.all()) })
     }
 
-    fn withdraw(&self, replica: u64) -> Answer<'_, ()> {
-        Box::pin(async move {
-            self.0.registered.lock().remove(&replica);
-            Ok(())
-        })
-    }
-
     fn post(&self, _partition: u16, message: Vec<u8>) -> Answer<'_, ()> {
         Box::pin(async move {
             self.0.is_up()?;

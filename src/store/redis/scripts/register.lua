@@ -1,19 +1,14 @@
 -- Writes what a replica says of itself, and reads what all of them say.
 --
 -- KEYS  header · registrations
--- ARGV  1 known epoch · 2 replica, or '' to read only · 3 for how long it holds, µs; 0 takes it out · 4 what it says
+-- ARGV  1 known epoch · 2 replica, or '' to read only · 3 for how long it holds, µs · 4 what it says
 -- Reply {'ok', (replica, what is left, µs, what it says)…}, or as of `open`. What has lapsed is taken out.
 
 local h, problem = open(KEYS[1], ARGV[1])
 if problem then return problem end
 if ARGV[2] ~= '' then
-  local holds = tonumber(ARGV[3])
-  if holds > 0 then
-    redis.call('HSET', KEYS[2], ARGV[2], struct.pack('>I8', now + holds) .. ARGV[4])
-    redis.call('PEXPIRE', KEYS[2], '3600000')
-  else
-    redis.call('HDEL', KEYS[2], ARGV[2])
-  end
+  redis.call('HSET', KEYS[2], ARGV[2], struct.pack('>I8', now + tonumber(ARGV[3])) .. ARGV[4])
+  redis.call('PEXPIRE', KEYS[2], '3600000')
 end
 local reply = {'ok'}
 local all = redis.call('HGETALL', KEYS[2])

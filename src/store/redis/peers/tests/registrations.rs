@@ -86,18 +86,41 @@ async fn a_short_while_without_a_registration_costs_no_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_withdraws_only_when_nobody_can_trust_its_copies() {
+async fn who_leaves_says_so_only_when_nobody_can_trust_its_copies() {
     let wall: Arc<Wall> = Arc::default();
-    let (busy, idle) = (Replica::new(&wall).await, Replica::new(&wall).await);
-    let runs = busy.runs(0);
+    let (one, busy, idle) = (
+        Replica::new(&wall).await,
+        Replica::new(&wall).await,
+        Replica::new(&wall).await,
+    );
     drop(busy.watch("gone"));
+    one.registers().await;
+    wall.deaf.lock().extend([busy.fleet.id, idle.fleet.id]);
+    one.arrives(1);
+    assert_eq!(counts(&one.ask(1, WAIT).await), (false, 2, 0));
     busy.fleet.leave().await;
     idle.fleet.leave().await;
-    assert_eq!(wall.all().len(), 1);
-    sleep(MAX_SILENCE).await;
-    runs.iter().for_each(tokio::task::AbortHandle::abort);
+    assert_eq!(counts(&one.ask(1, WAIT).await), (false, 1, 0));
+    sleep(MAX_SILENCE - 2 * WAIT).await;
     busy.fleet.leave().await;
-    assert_eq!(wall.all().len(), 0);
+    assert_eq!(counts(&one.ask(1, WAIT).await), (true, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn registrations_that_the_store_has_lost_count_until_they_would_have_lapsed() {
+    let wall: Arc<Wall> = Arc::default();
+    let (one, other) = (Replica::new(&wall).await, Replica::new(&wall).await);
+    let _watching = (other.watch("a"), other.watch("b"));
+    other.registers().await;
+    one.registers().await;
+    wall.registered.lock().clear();
+    wall.deaf.lock().insert(other.fleet.id);
+    one.arrives(1);
+    let _runs = one.runs(1);
+    let begun = Instant::now();
+    assert_eq!(counts(&one.ask(1, WAIT).await), (false, 2, 0));
+    assert_eq!(counts(&one.ask(1, LONG).await), (true, 0, 0));
+    assert_eq!(begun.elapsed(), LAPSES_IN);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,8 +131,9 @@ async fn a_hub_that_is_gone_answers_that_nobody_was_heard() {
     drop(other.hub);
     assert_eq!(counts(&one.ask(1, LONG).await), (false, 1, 0));
     other.fleet.leave().await;
-    assert!(
-        wall.registered.lock().contains_key(&other.fleet.id),
+    assert_eq!(
+        counts(&one.ask(1, WAIT).await),
+        (false, 1, 0),
         "nobody knows who trusts what"
     );
 }
