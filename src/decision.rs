@@ -18,22 +18,32 @@
 //! | the decision table | [`acquire`] |
 //! | how a lease ends | [`report()`], [`invalidate()`], [`revoke`], [`give_back`] |
 //! | how long a value lives | [`Planned`], [`Expiry`], [`Jitter`] |
+//! | when it is refreshed ahead, and by whom | [`Refresh`], [`offer()`], [`wanted`] |
+//! | how rebuilds are spread, and held back | [`level()`], [`Ledger`]; [`Budget`], [`Circuit`], [`without_place`], [`circuit_open`] |
+//! | which keys are asked for most | [`Sketch`] |
 //! | what changes while the store does not answer, and after | [`DEGRADED_LIFE`], [`Reentry`] |
 
 mod acquire;
 mod ask;
 mod backoff;
+mod budget;
+mod circuit;
 mod degraded;
 mod draw;
 mod entry;
 mod generation;
+mod held_back;
+mod hot;
 mod ids;
 mod invalidate;
 mod later;
+mod level;
 mod lifetime;
+mod offer;
 mod outcome;
 mod policy;
 mod reentry;
+mod refresh;
 mod renew;
 mod report;
 mod stamp;
@@ -46,6 +56,8 @@ mod tests;
 pub use acquire::{acquire, behind, facts, granted, lease_length, trouble};
 pub use ask::{Ask, Intent, TOKEN_AHEAD, tags_asked};
 pub use backoff::{fan, scattered};
+pub use budget::{Budget, Class, Line, TAKE_UP};
+pub use circuit::{Circuit, CircuitEffect, CircuitEvent, Ending};
 pub use degraded::DEGRADED_LIFE;
 pub use draw::{Draw, Purpose};
 pub use entry::{
@@ -53,9 +65,13 @@ pub use entry::{
     Stamp, Stored, Trouble, Value,
 };
 pub use generation::{Generation, Generations, SOFT_KEPT, Verdict};
+pub use held_back::{circuit_open, without_place};
+pub use hot::{COUNTERS, HALF_LIFE, Hint, Hot, Sketch};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};
-pub use lifetime::{Expiry, Lifetimes, Planned, smooth};
+pub use level::{CHOICES, HEAVY_CHOICES, Ledger, Plan, level};
+pub use lifetime::{Expiry, Lifetimes, Planned, Range, smooth};
+pub use offer::{Dropped, Offer, OfferDecision, Why, offer};
 pub use outcome::{
     Answer, Body, Busy, BusyCause, Decision, Grant, Hit, HitContent, KeepOff, LostReason, Rebuild, Rejection,
     RenewDecision, ReportAnswer, ReportDecision, Wait,
@@ -64,7 +80,8 @@ pub use policy::{
     Backoff, Jitter, JitterAmount, JitterMode, LONGEST, MAX_VALUE_BYTES, Policy, PolicyError, SHORTEST_LEASE, StoreDown,
 };
 pub use reentry::Reentry;
+pub use refresh::{FIRST_COST, Refresh, known_cost, wanted};
 pub use renew::{give_back, renew, revoke};
-pub use report::{Outcome, Report, accepted, report};
-pub use time::{Span, StoreTime, When, micros};
+pub use report::{Outcome, Outlook, Report, accepted, outlook, report};
+pub use time::{Rough, Span, StoreTime, When, micros};
 pub use view::{Band, Standing, View};

@@ -95,6 +95,7 @@ fn keep_off(trouble: &Trouble, left: Duration, draw: Draw) -> KeepOff {
         retry_after: fan(left, draw).min(LONGEST),
         failures: trouble.failures,
         message: trouble.message.clone(),
+        circuit_open: false,
     }
 }
 
@@ -103,6 +104,19 @@ pub fn lease_length(asked: Option<Duration>, policy: &Policy) -> Duration {
     asked
         .unwrap_or(policy.lease_ttl)
         .clamp(SHORTEST_LEASE, policy.max_hold.max(SHORTEST_LEASE))
+}
+
+/// The grant for a worker, whose question is answered whatever the table says. Nobody holds the lease, and grants are allowed.
+pub(super) fn grant_as(view: &View<'_>, ask: &Ask, policy: &Policy, draw: Draw, cause: Cause) -> Box<Grant> {
+    let question = Question {
+        view,
+        ask,
+        policy,
+        draw,
+        band: ask.band(view),
+        intent: ask.intent,
+    };
+    question.grant(cause)
 }
 
 /// Everything that the answer depends on.
@@ -140,15 +154,26 @@ impl Question<'_> {
         let reads = self.intent == Intent::Read;
         match self.band {
             Band::Fresh => match self.intent {
-                Intent::Early => self.grant(Cause::Early),
-                Intent::Force => self.grant(Cause::Forced),
+                Intent::Early => Decision::Grant(self.grant(Cause::Early)),
+                Intent::Force => Decision::Grant(self.grant(Cause::Forced)),
+                Intent::Use if self.is_to_refresh() => Decision::Grant(self.grant(Cause::Early)),
                 Intent::Use | Intent::Read => Decision::Answer(self.hit(true, false)),
             },
             Band::Stale | Band::StaleOnError if reads => Decision::Answer(self.hit(false, false)),
             Band::Absent(_) if reads => Decision::Answer(Answer::Miss),
-            Band::Stale | Band::StaleOnError => self.grant(Cause::Stale),
-            Band::Absent(cause) => self.grant(cause),
+            Band::Stale | Band::StaleOnError => Decision::Grant(self.grant(Cause::Stale)),
+            Band::Absent(cause) => Decision::Grant(self.grant(cause)),
         }
+    }
+
+    /// A refresh is due, and there is no worker who could be given it, or none who has come for it in time.
+    fn is_to_refresh(&self) -> bool {
+        let from = if self.ask.workers {
+            self.view.refresh_overdue()
+        } else {
+            self.view.refresh_due()
+        };
+        from.is_some_and(|from| from <= self.view.now)
     }
 
     /// A retry whose first answer was lost.
@@ -166,7 +191,7 @@ impl Question<'_> {
         }))
     }
 
-    fn grant(&self, underlying: Cause) -> Decision {
+    fn grant(&self, underlying: Cause) -> Box<Grant> {
         let entry = self.view.entry;
         // A lease that is still here is over or revoked. Whoever was parked on it takes over, and so does whoever finds that its
         // holder never came back; one that an invalidation revoked explains itself by that.
@@ -200,7 +225,8 @@ impl Question<'_> {
             _ => entry.draft(),
         };
         draft.lease = Some(Box::new(lease));
-        Decision::Grant(Box::new(Grant {
+        draft.refresh = draft.refresh.asked_for();
+        Box::new(Grant {
             draft,
             not_before: lease_over.max(pause_over),
             above: self.ask.min_token,
@@ -211,7 +237,7 @@ impl Question<'_> {
                 Some(_) => (lease.clone(), LostReason::Superseded),
                 None => (lease.clone(), LostReason::Invalidated),
             }),
-        }))
+        })
     }
 
     fn wait(&self, lease: &Lease, when_over: Answer) -> Decision {
@@ -275,13 +301,7 @@ fn hit(view: &View<'_>, standing: &Standing<'_>, fresh: bool, rebuilding: bool, 
         fresh,
         content: value.content.for_caller(unchanged, ask.omit_value),
         age: view.now.since(value.stored_at),
-        expiry: Expiry::of(
-            value,
-            standing.fresh_until,
-            view.now,
-            view.entry.cost.length(),
-            policy.beta,
-        ),
+        expiry: Expiry::of(view, standing, policy.beta),
         rebuilding,
         tags: labels.and_then(|labels| labels.tags.clone()),
         traceparent: labels.and_then(|labels| labels.traceparent.clone()),

@@ -32,6 +32,8 @@ pub struct Ask {
     pub traceparent: Option<Arc<str>>,
     /// Of a caller that has been parked: the number of the grant it was first parked on.
     pub parked_on: Option<Seq>,
+    /// There are workers for what is due, so that callers need not refresh it.
+    pub workers: bool,
 }
 
 /// Why the caller asks.
@@ -66,6 +68,7 @@ impl Ask {
             newer_than: Seq::NONE,
             traceparent: None,
             parked_on: None,
+            workers: false,
         }
     }
 

@@ -8,10 +8,14 @@ impl Backoff {
     /// After the n-th failure in a row: U(1/2, 1) · min(max, base · 2ⁿ⁻¹), but at least what the report asked for (that, too, at
     /// most `max`).
     pub fn pause(&self, failures: u32, asked: Option<Duration>, draw: Draw) -> Duration {
-        let doublings = failures.saturating_sub(1).min(31);
-        let ceiling = self.base.saturating_mul(1 << doublings).min(self.max);
-        let drawn = ceiling.mul_f64(draw.between(Purpose::Backoff, 0.5, 1.0));
+        let drawn = self.ceiling(failures).mul_f64(draw.between(Purpose::Backoff, 0.5, 1.0));
         drawn.max(asked.unwrap_or_default().min(self.max))
+    }
+
+    /// The longest pause after the n-th failure in a row: min(max, base · 2ⁿ⁻¹).
+    pub fn ceiling(&self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.base.saturating_mul(1 << doublings).min(self.max)
     }
 }
 

@@ -13,7 +13,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseId, Seq, Span, StoreTime, Tag, When, micros};
+use super::{LeaseId, Refresh, Rough, Seq, Span, StoreTime, Tag, When, micros};
 
 /// Stored or drafted.
 pub trait Stage: Copy + Debug + PartialEq {
@@ -73,7 +73,9 @@ pub struct Entry<S: Stage = Stored> {
     /// The last invalidation that named the key.
     pub mark: Option<Box<Mark<S>>>,
     /// Smoothed cost of a rebuild; zero while none is known.
-    pub cost: Span,
+    pub cost: Rough,
+    /// When the value is to be refreshed, and whether anybody cares.
+    pub refresh: Refresh,
 }
 
 /// An entry that a decision wants written.
@@ -231,7 +233,8 @@ impl<S: Stage> Default for Entry<S> {
             reported: None,
             trouble: None,
             mark: None,
-            cost: Span::ZERO,
+            cost: Rough::ZERO,
+            refresh: Refresh::NONE,
         }
     }
 }

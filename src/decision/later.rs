@@ -40,6 +40,7 @@ impl Hit {
             fresh_for: self.expiry.fresh_for.saturating_sub(by),
             stale_for: self.expiry.stale_for.saturating_sub(by),
             stale_if_error_for: self.expiry.stale_if_error_for.saturating_sub(by),
+            refresh_in: self.expiry.refresh_in.map(|refresh_in| refresh_in.saturating_sub(by)),
             ..self.expiry
         };
         let left = expiry.fresh_for.max(expiry.stale_for).max(expiry.stale_if_error_for);
@@ -67,6 +68,7 @@ mod tests {
             expiry: Expiry {
                 fresh_for: Duration::from_secs(fresh),
                 stale_if_error_for: Duration::from_secs(stale),
+                refresh_in: Some(Duration::from_secs(1)),
                 ..Expiry::default()
             },
             rebuilding: true,
@@ -85,6 +87,7 @@ mod tests {
             (fresh.age, fresh.expiry.fresh_for),
             (Duration::from_secs(3), Duration::from_secs(1))
         );
+        assert_eq!(fresh.expiry.refresh_in, Some(Duration::ZERO), "its refresh is due");
         let Answer::Hit(stale) = hit(3, 6).later(Duration::from_secs(4)) else {
             panic!("it lives")
         };

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Draw, Jitter, JitterAmount, JitterMode, Policy, Purpose, StoreTime, Value};
+use super::{Draw, Jitter, JitterAmount, JitterMode, Policy, Purpose, Standing, View};
 
 /// The shortest length that the store's clock can tell from none.
 const RESOLUTION: Duration = Duration::from_micros(1);
@@ -19,6 +19,15 @@ pub struct Lifetimes {
     pub stale_while_revalidate: Option<Duration>,
     /// From the end of freshness.
     pub stale_if_error: Option<Duration>,
+}
+
+/// Where a lifetime lies, before it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// At least.
+    pub shortest: Duration,
+    /// At most.
+    pub longest: Duration,
 }
 
 /// What a value is given at its report, all lengths.
@@ -41,19 +50,44 @@ pub struct Expiry {
     pub stale_for: Duration,
     /// Serve when the origin fails.
     pub stale_if_error_for: Duration,
+    /// The one central draw: when the service wants it refreshed, zero when that is due; `None`: no refresh is planned.
+    pub refresh_in: Option<Duration>,
     /// Smoothed cost of a rebuild.
     pub rebuild_cost: Duration,
     /// Eagerness of early refreshes.
     pub beta: f64,
 }
 
+impl Lifetimes {
+    /// The range of freshness: a report's own, else the policy's, of a value or (`negative`) of the fact that there is none.
+    pub fn freshness(&self, policy: &Policy, negative: bool) -> Range {
+        let usual = if negative {
+            policy.negative_ttl
+        } else {
+            policy.fresh_ttl
+        };
+        policy
+            .jitter
+            .range(self.fresh_ttl.unwrap_or(usual), policy.max_lifetime)
+    }
+}
+
+impl Range {
+    /// One draw, uniform.
+    pub fn at(self, draw: Draw) -> Duration {
+        let width = self.longest.saturating_sub(self.shortest);
+        // Faster than the multiplication of lengths, which looks for what can't be here.
+        let nanoseconds = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX) as f64;
+        self.shortest + Duration::from_nanos((nanoseconds * draw.unit(Purpose::Lifetime)) as u64)
+    }
+}
+
 impl Planned {
     /// Lifetimes of a value that is stored.
     pub fn value(policy: &Policy, asked: Lifetimes, draw: Draw) -> Planned {
-        let base = asked.fresh_ttl.unwrap_or(policy.fresh_ttl);
         Planned::within(
             policy.max_lifetime,
-            policy.jitter.spread(base, policy.max_lifetime, draw),
+            asked.freshness(policy, false).at(draw),
             asked.stale_while_revalidate.unwrap_or(policy.stale_while_revalidate),
             asked.stale_if_error.unwrap_or(policy.stale_if_error),
         )
@@ -61,13 +95,8 @@ impl Planned {
 
     /// Lifetimes of "the origin has no such thing": a report's own freshness, else the policy's; no stale windows.
     pub fn negative(policy: &Policy, asked: Lifetimes, draw: Draw) -> Planned {
-        let base = asked.fresh_ttl.unwrap_or(policy.negative_ttl);
-        Planned::within(
-            policy.max_lifetime,
-            policy.jitter.spread(base, policy.max_lifetime, draw),
-            Duration::ZERO,
-            Duration::ZERO,
-        )
+        let fresh = asked.freshness(policy, true).at(draw);
+        Planned::within(policy.max_lifetime, fresh, Duration::ZERO, Duration::ZERO)
     }
 
     /// Not a moment.
@@ -102,6 +131,7 @@ impl Planned {
             fresh_for: self.fresh,
             stale_for: window(self.stale_while_revalidate),
             stale_if_error_for: window(self.stale_if_error),
+            refresh_in: None,
             rebuild_cost,
             beta,
         }
@@ -126,13 +156,15 @@ impl Expiry {
             fresh_for: fresh.max(negative).min(max),
             stale_for: window(policy.stale_while_revalidate),
             stale_if_error_for: window(policy.stale_if_error),
+            refresh_in: None,
             rebuild_cost,
             beta: policy.beta,
         }
     }
 
-    /// What is left at `now` of a value whose freshness ends at `fresh_until`.
-    pub fn of(value: &Value, fresh_until: StoreTime, now: StoreTime, rebuild_cost: Duration, beta: f64) -> Expiry {
+    /// What is left of a key's value.
+    pub fn of(view: &View<'_>, standing: &Standing<'_>, beta: f64) -> Expiry {
+        let (value, fresh_until, now) = (standing.value, standing.fresh_until, view.now);
         let window = |length: Duration| {
             if length.is_zero() {
                 Duration::ZERO
@@ -144,24 +176,32 @@ impl Expiry {
             fresh_for: fresh_until.since(now),
             stale_for: window(value.stale_while_revalidate.length()),
             stale_if_error_for: window(value.stale_if_error.length()),
-            rebuild_cost,
+            refresh_in: view.refresh_due().map(|due| due.since(now)),
+            rebuild_cost: view.entry.cost.length(),
             beta,
         }
     }
 }
 
 impl Jitter {
-    /// One draw around `base`, uniform over what of the range lies within `max`: where the range is cut, draws do not heap up at
-    /// the cut, or whatever asks for more than `max` would come due together. Zero stays zero, and nothing else becomes zero.
+    /// One draw around `base`.
     pub fn spread(&self, base: Duration, max: Duration, draw: Draw) -> Duration {
-        if base.is_zero() || max.is_zero() {
-            return Duration::ZERO;
-        }
+        self.range(base, max).at(draw)
+    }
+
+    /// What lies around `base` within `max`: draws are uniform over what is left of the range. Where it is cut they do not heap up at the
+    /// cut, or whatever asks for more than `max` would come due together. Zero stays zero, and nothing else becomes zero.
+    pub fn range(&self, base: Duration, max: Duration) -> Range {
         let base = base.min(max);
+        if base.is_zero() {
+            return Range {
+                shortest: Duration::ZERO,
+                longest: Duration::ZERO,
+            };
+        }
         let shortest = base.saturating_sub(self.width(base)).max(RESOLUTION);
         let longest = self.longest(base).min(max).max(shortest);
-        let drawn = (longest - shortest).mul_f64(draw.unit(Purpose::Lifetime));
-        shortest + drawn
+        Range { shortest, longest }
     }
 
     /// The longest that a draw around `base` can be.

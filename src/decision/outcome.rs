@@ -108,6 +108,8 @@ pub struct KeepOff {
     pub failures: u32,
     /// What the last holder said.
     pub message: Arc<str>,
+    /// It is not this key alone: the namespace's circuit is open.
+    pub circuit_open: bool,
 }
 
 /// What to do about a question.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Body, Content, Draft, Drafted, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Planned, Policy, Rejection,
-    ReportAnswer, ReportDecision, Reported, Seq, Span, StoreTime, Tag, Trouble, Value, View, When, smooth,
+    Body, Content, Draft, Draw, Expiry, Labels, Lease, LeaseId, Lifetimes, Plan, Planned, Policy, Range, Refresh,
+    Rejection, ReportAnswer, ReportDecision, Reported, Seq, StoreTime, Tag, Trouble, Value, View, When, known_cost,
+    smooth,
 };
 
 /// A report about a key.
@@ -125,13 +126,61 @@ pub fn accepted(view: &View<'_>, id: LeaseId, policy: &Policy) -> ReportAnswer {
     let (cost, beta) = (view.entry.cost.length(), policy.beta);
     // An invalidation may have come between the report and its repetition: then no life is left that the caller could count on.
     let left = match view.standing() {
-        Some(standing) => Expiry::of(standing.value, standing.fresh_until, view.now, cost, beta),
+        Some(standing) => Expiry::of(view, &standing, beta),
         None => Planned::nothing().expiry(cost, beta),
     };
     ReportAnswer::Accepted {
         version: id.token,
         expiry: Some(left),
     }
+}
+
+/// What a report's value will want next, whichever draw it is decided with: for choosing that draw.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlook {
+    now: StoreTime,
+    fresh: Range,
+    cost: Duration,
+    /// What the refresh must have time for.
+    longer_cost: Duration,
+    beta: f64,
+}
+
+/// The outlook of a report. `None` where it brings no value that stays.
+pub fn outlook(view: &View<'_>, report: &Report, policy: &Policy) -> Option<Outlook> {
+    let content = match &report.outcome {
+        Outcome::Built(content) => content,
+        Outcome::NotModified => &view.entry.value.as_ref()?.content,
+        Outcome::Failed { .. } | Outcome::Abandoned => return None,
+    };
+    let fresh = report.lifetimes.freshness(policy, *content == Content::NotFound);
+    let (measured, cost) = costs(view, view.lease_of(report.lease)?, report);
+    let stays = !report.do_not_store && !fresh.longest.is_zero();
+    stays.then_some(Outlook {
+        now: view.now,
+        fresh,
+        cost,
+        longer_cost: measured.max(cost),
+        beta: policy.beta,
+    })
+}
+
+impl Outlook {
+    /// When it will want to be rebuilt if it is decided with this draw, and at what cost.
+    pub fn plan(&self, draw: Draw) -> Plan {
+        let fresh = self.fresh.at(draw);
+        let gap = Refresh::gap(fresh, self.longer_cost, self.beta, draw);
+        Plan {
+            at: self.now.after(fresh - gap),
+            cost: known_cost(self.cost, fresh),
+        }
+    }
+}
+
+/// What a rebuild cost, and what rebuilds of the key cost by and large.
+fn costs(view: &View<'_>, lease: &Lease, report: &Report) -> (Duration, Duration) {
+    let measured = report.cost.unwrap_or_else(|| view.now.since(lease.granted_at));
+    (measured, smooth(view.entry.cost.length(), measured))
 }
 
 /// Why a lease that is not here is not.
@@ -173,23 +222,9 @@ impl Ended<'_> {
         }
     }
 
-    fn cost(&self) -> Span {
-        let measured = self
-            .report
-            .cost
-            .unwrap_or_else(|| self.view.now.since(self.lease.granted_at));
-        smooth(self.view.entry.cost.length(), measured).into()
-    }
-
     fn built(&self, content: &Content) -> ReportDecision {
         let tags = union(&[self.lease.tags(), &self.report.tags]);
-        let value = self.value(content.clone(), self.lease.token, tags);
-        let draft = Draft {
-            value: Some(value),
-            trouble: None,
-            cost: self.cost(),
-            ..self.draft()
-        };
+        let draft = self.stored(content.clone(), self.lease.token, tags);
         let body = if matches!(content, Content::Bytes(_)) {
             Body::Replace
         } else {
@@ -215,16 +250,7 @@ impl Ended<'_> {
         };
         // Those of the acquire mark the value too: it was confirmed under them.
         let tags = union(&[old.tags(), self.lease.tags(), &self.report.tags]);
-        let value = Value {
-            since: old.since,
-            ..self.value(old.content.clone(), old.since, tags)
-        };
-        let draft = Draft {
-            value: Some(value),
-            trouble: None,
-            cost: self.cost(),
-            ..self.draft()
-        };
+        let draft = self.stored(old.content.clone(), old.since, tags);
         ReportDecision::Accept {
             draft: Box::new(draft),
             body: Body::Keep,
@@ -256,22 +282,42 @@ impl Ended<'_> {
         }
     }
 
-    fn value(&self, content: Content, since: Seq, tags: Option<Arc<[Tag]>>) -> Value<Drafted> {
-        let planned = match content {
-            _ if self.report.do_not_store => Planned::nothing(),
-            _ if self.report.lifetimes.fresh_ttl == Some(Duration::ZERO) => Planned::nothing(),
-            Content::NotFound => Planned::negative(self.policy, self.report.lifetimes, self.draw),
-            Content::Bytes(_) | Content::External(_) => Planned::value(self.policy, self.report.lifetimes, self.draw),
+    /// The entry with a value instead of the lease.
+    fn stored(&self, content: Content, since: Seq, tags: Option<Arc<[Tag]>>) -> Draft {
+        let (measured, cost) = costs(self.view, self.lease, self.report);
+        let settled = self.settled(tags.as_deref().unwrap_or_default());
+        let planned = self.planned(&content);
+        // What is built before its origin has settled must be built again after that: to do it a moment before would be in vain.
+        let gap = if settled <= self.view.now.after(planned.fresh) {
+            Duration::ZERO
+        } else {
+            Refresh::gap(planned.fresh, measured.max(cost), self.policy.beta, self.draw)
         };
-        Value {
+        let value = Value {
             version: self.lease.token,
             since,
             content,
             stored_at: When::now(),
-            fresh_until: When::after(planned.fresh).at_most(self.settled(tags.as_deref().unwrap_or_default())),
+            fresh_until: When::after(planned.fresh).at_most(settled),
             stale_while_revalidate: planned.stale_while_revalidate.into(),
             stale_if_error: planned.stale_if_error.into(),
             labels: Labels::of(tags, self.lease.traceparent.clone()),
+        };
+        Draft {
+            value: Some(value),
+            trouble: None,
+            cost: cost.into(),
+            refresh: self.view.entry.refresh.with_gap(gap),
+            ..self.draft()
+        }
+    }
+
+    fn planned(&self, content: &Content) -> Planned {
+        match content {
+            _ if self.report.do_not_store => Planned::nothing(),
+            _ if self.report.lifetimes.fresh_ttl == Some(Duration::ZERO) => Planned::nothing(),
+            Content::NotFound => Planned::negative(self.policy, self.report.lifetimes, self.draw),
+            Content::Bytes(_) | Content::External(_) => Planned::value(self.policy, self.report.lifetimes, self.draw),
         }
     }
 

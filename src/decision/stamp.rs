@@ -18,6 +18,7 @@ impl Entry {
             trouble: self.trouble.as_ref().map(|trouble| Box::new(trouble.draft())),
             mark: self.mark.as_ref().map(|mark| Box::new(mark.draft())),
             cost: self.cost,
+            refresh: self.refresh,
         }
     }
 }
@@ -41,6 +42,7 @@ impl Draft {
             trouble: self.trouble.map(|trouble| Box::new(trouble.stamp(stamp))),
             mark: self.mark.map(|mark| Box::new(mark.stamp(stamp))),
             cost: self.cost,
+            refresh: self.refresh,
         }
     }
 }

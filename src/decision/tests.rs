@@ -4,13 +4,20 @@
 mod acquire;
 mod arbitrary;
 mod asking;
+mod budgets;
+mod circuits;
 mod confirming;
 mod endings;
 mod fencing;
+mod held_back;
+mod hots;
 mod invalidation;
 mod keeping_off;
+mod levels;
 mod lifetimes;
+mod offers;
 mod properties;
+mod refreshes;
 mod renewals;
 mod room;
 mod strange;
@@ -36,7 +43,7 @@ fn tags(names: &[&str]) -> Vec<Tag> {
     names.iter().map(|name| Tag::from(*name)).collect()
 }
 
-/// Round numbers, no jitter: fresh for 100 s, then stale for 50 s, on errors for 200 s.
+/// Round numbers, no jitter, no refreshes ahead: fresh for 100 s, then stale for 50 s, on errors for 200 s.
 fn policy() -> Policy {
     Policy {
         fresh_ttl: secs(100),
@@ -50,6 +57,7 @@ fn policy() -> Policy {
         },
         lease_ttl: secs(10),
         max_hold: secs(60),
+        beta: 0.0,
         ..Policy::default()
     }
 }
@@ -69,6 +77,7 @@ fn ask(holder: &str) -> Ask {
         newer_than: Seq::NONE,
         traceparent: None,
         parked_on: None,
+        workers: false,
     }
 }
 

@@ -52,6 +52,32 @@ impl From<Duration> for Span {
     }
 }
 
+/// A length of which 24 binary digits count, in half the room of a [`Span`]: for what is measured, not for what is promised. Exact to
+/// the microsecond below 16 seconds, and to one part in 16 million beyond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Rough(f32);
+
+impl Rough {
+    /// No time at all.
+    pub const ZERO: Rough = Rough(0.0);
+
+    /// As a length, in whole microseconds.
+    pub fn length(self) -> Duration {
+        Duration::from_micros(self.0 as u64)
+    }
+
+    /// Whether it is no time at all.
+    pub fn is_zero(self) -> bool {
+        self.0 == 0.0
+    }
+}
+
+impl From<Duration> for Rough {
+    fn from(length: Duration) -> Rough {
+        Rough(micros(length) as f32)
+    }
+}
+
 /// A length in whole microseconds, the resolution of the store's clock.
 pub fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
@@ -121,6 +147,24 @@ mod tests {
         );
         assert_eq!(When::at(StoreTime(7)).resolve(now), StoreTime(7));
         assert_eq!(When::at(StoreTime(7)).at_most(StoreTime(3)).resolve(now), StoreTime(3));
+    }
+
+    #[test]
+    fn a_rough_length_is_exact_where_it_is_short_and_near_where_it_is_long() {
+        for micros in (0..24).map(|digit| (1 << digit) + 1) {
+            let length = Duration::from_micros(micros);
+            assert_eq!(Rough::from(length).length(), length);
+        }
+        for digit in 24..62 {
+            let length = Duration::from_micros((1 << digit) + (1 << (digit - 9)) + 1);
+            let rough = Rough::from(length).length();
+            assert!(
+                length.abs_diff(rough) <= length / (1 << 24),
+                "{length:?} became {rough:?}"
+            );
+            assert_eq!(Rough::from(rough).length(), rough, "it is rounded once");
+        }
+        assert_eq!(Rough::from(Duration::MAX).length(), Duration::from_micros(u64::MAX));
     }
 
     #[test]

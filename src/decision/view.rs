@@ -103,6 +103,18 @@ impl<'a> View<'a> {
         draft
     }
 
+    /// When the refresh that is planned for the value is due. `None`: none is planned, or an invalidation has made the value old.
+    pub fn refresh_due(&self) -> Option<StoreTime> {
+        let standing = self.standing().filter(|standing| !standing.made_old)?;
+        self.entry.refresh.due(standing.fresh_until)
+    }
+
+    /// From when on a caller is asked to refresh the value although workers are there: none of them has come for it.
+    pub fn refresh_overdue(&self) -> Option<StoreTime> {
+        let standing = self.standing().filter(|standing| !standing.made_old)?;
+        self.entry.refresh.overdue(standing.fresh_until)
+    }
+
     /// The lease with this id, whether its time runs or not.
     pub fn lease_of(&self, id: LeaseId) -> Option<&'a Lease> {
         self.entry.lease.as_deref().filter(|lease| lease.id() == id)

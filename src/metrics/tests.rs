@@ -33,6 +33,7 @@ fn answers() -> Vec<Answer> {
             retry_after: Duration::ZERO,
             failures: 1,
             message: "".into(),
+            circuit_open: false,
         }),
         Answer::Miss,
     ]

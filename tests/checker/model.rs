@@ -124,6 +124,8 @@ pub struct Accepted {
     pub version: u64,
     /// From the answer, in microseconds; `None`: nothing is kept.
     pub fresh_for: Option<u64>,
+    /// The same, until somebody is asked to refresh it: to the end of freshness, where no refresh is planned.
+    pub left_alone_for: Option<u64>,
     /// The same, to the end of the longer window.
     pub stale_for: u64,
 }

@@ -11,7 +11,7 @@ fn forgets(kind: Kind) -> bool {
     matches!(kind, Kind::Lost | Kind::Failover | Kind::Evicting | Kind::Stepped)
 }
 
-/// While a value is certainly fresh, nobody is granted a rebuild who did not insist.
+/// While a value is certainly fresh and its refresh not due, nobody is granted a rebuild who did not insist.
 pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>, found: &mut Found) {
     for (key, of_key) in seen.keys.iter().enumerate() {
         let key = key as u32;
@@ -30,15 +30,15 @@ pub fn nothing_fresh_is_rebuilt(seen: &Seen<'_>, found: &mut Found) {
             let Some((version, _)) = accepted.before(op.invoked.place).filter(|_| plain) else {
                 continue;
             };
-            let Some((report, fresh_for)) =
-                stored(seen, key, version).and_then(|(report, accepted)| Some((report, accepted.fresh_for?)))
+            let Some((report, left_alone_for)) =
+                stored(seen, key, version).and_then(|(report, accepted)| Some((report, accepted.left_alone_for?)))
             else {
                 continue;
             };
-            let fresh = report.invoked.at + fresh_for > op.ended.at;
-            found.looked("rebuilds of what was fresh", usize::from(fresh));
-            if fresh && !may_be_undone(seen, key, version, report, op) {
-                let what = format!("a rebuild although it is fresh:\n  {report:?}\n  {op:?}");
+            let left_alone = report.invoked.at + left_alone_for > op.ended.at;
+            found.looked("rebuilds of what was fresh", usize::from(left_alone));
+            if left_alone && !may_be_undone(seen, key, version, report, op) {
+                let what = format!("a rebuild although it is fresh and not due:\n  {report:?}\n  {op:?}");
                 found.add(Promise::BoundedRebuilds, what);
             }
         }
@@ -110,7 +110,7 @@ fn touches(seen: &Seen<'_>, op: &Op, key: u32) -> bool {
     op.may_have_been_done() && targets.iter().any(is_touched)
 }
 
-/// Whether what was built under this token is certainly fresh to the end of the history, but for invalidations.
+/// Whether what was built under this token is certainly fresh and not due to the end of the history, but for invalidations.
 fn lasting_value(seen: &Seen<'_>, key: u32, token: u64, end: u64) -> bool {
     let Some((report, accepted)) = stored(seen, key, token) else {
         return false;
@@ -121,6 +121,6 @@ fn lasting_value(seen: &Seen<'_>, key: u32, token: u64, end: u64) -> bool {
     built
         && matches!(report.end, End::Accepted(_))
         && accepted
-            .fresh_for
-            .is_some_and(|fresh_for| report.invoked.at + fresh_for > end)
+            .left_alone_for
+            .is_some_and(|left_alone_for| report.invoked.at + left_alone_for > end)
 }

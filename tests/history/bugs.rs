@@ -176,6 +176,7 @@ fn a_late_report_that_is_accepted_is_caught() {
     let accepted = End::Accepted(Accepted {
         version: NEXT,
         fresh_for: None,
+        left_alone_for: None,
         stale_for: 0,
     });
     let first = happened(question(key, 0), grant(NEXT, at(0), 1_000), at(0), at(1));
@@ -403,6 +404,7 @@ fn a_waiter_that_is_never_woken_is_caught() {
         let accepted = End::Accepted(Accepted {
             version: NEXT,
             fresh_for: Some(300_000_000),
+            left_alone_for: Some(300_000_000),
             stale_for: 400_000_000,
         });
         let scene = [

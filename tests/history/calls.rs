@@ -309,9 +309,13 @@ fn reported(answer: &proto::ReportValueResponse, outcome: Outcome) -> End {
     let fresh_for = kept
         .map(|expiry| micros(&expiry.fresh_for))
         .filter(|length| *length > 0);
+    let refresh_in = kept
+        .and_then(|expiry| expiry.refresh_in)
+        .map(|length| micros(&Some(length)));
     End::Accepted(Accepted {
         version: answer.version as u64,
         fresh_for,
+        left_alone_for: refresh_in.or(fresh_for),
         stale_for: kept.map_or(0, |expiry| {
             micros(&expiry.stale_for).max(micros(&expiry.stale_if_error_for))
         }),

@@ -189,7 +189,7 @@ async fn an_entry_of_a_newer_release_is_left_alone() {
     build(store, &key("a"), "one", &[]).await;
     world
         .server
-        .ask::<()>(&["SETRANGE", "{drover.0}:e:shop/a", "0", "\u{2}"]);
+        .ask::<()>(&["SETRANGE", "{drover.0}:e:shop/a", "0", "\u{7f}"]);
     let answer = store.load(&key("a"), &[], Default::default()).await;
     assert!(
         matches!(&answer, Err(StoreError::Unavailable(text)) if text.contains("newer")),

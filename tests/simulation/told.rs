@@ -227,6 +227,9 @@ fn reported_as(reported: &Reported) -> model::End {
         ReportAnswer::Accepted { version, expiry } => model::End::Accepted(model::Accepted {
             version: version.0,
             fresh_for: expiry.as_ref().map(|expiry| micros(expiry.fresh_for)),
+            left_alone_for: expiry
+                .as_ref()
+                .map(|expiry| micros(expiry.refresh_in.unwrap_or(expiry.fresh_for))),
             stale_for: expiry
                 .as_ref()
                 .map_or(0, |expiry| micros(expiry.stale_for.max(expiry.stale_if_error_for))),

@@ -77,6 +77,11 @@ fn lease() -> impl Strategy<Value = Box<Lease>> {
     )
 }
 
+fn refresh() -> impl Strategy<Value = Refresh> {
+    (length(), 0..5usize)
+        .prop_map(|(gap, idle)| (0..idle).fold(Refresh::NONE.with_gap(gap), |refresh, _| refresh.not_asked_for()))
+}
+
 pub(super) fn entry() -> impl Strategy<Value = Entry> {
     let reported = (lease_id(), time()).prop_map(|(lease, at)| Reported { lease, at });
     let trouble = (any::<u32>(), time(), time()).prop_map(|(failures, retry_at, remember_until)| {
@@ -96,6 +101,7 @@ pub(super) fn entry() -> impl Strategy<Value = Entry> {
     });
     let cost = prop_oneof![length(), Just(Duration::MAX)];
     let option = prop::option::of::<BoxedStrategy<Reported>>;
+    let refresh = prop_oneof![any::<u32>().prop_map(Refresh::from_bits), refresh()];
     (
         prop::option::of(value()),
         prop::option::of(lease()),
@@ -103,14 +109,16 @@ pub(super) fn entry() -> impl Strategy<Value = Entry> {
         prop::option::of(trouble),
         prop::option::of(mark),
         cost,
+        refresh,
     )
-        .prop_map(|(value, lease, reported, trouble, mark, cost)| Entry {
+        .prop_map(|(value, lease, reported, trouble, mark, cost, refresh)| Entry {
             value,
             lease,
             reported,
             trouble,
             mark,
             cost: cost.into(),
+            refresh,
         })
 }
 
@@ -142,30 +150,22 @@ pub(super) fn question() -> impl Strategy<Value = Ask> {
     let intent = prop::sample::select(vec![Intent::Use, Intent::Early, Intent::Force, Intent::Read]);
     let lease_ttl = prop::option::of(length());
     let versions = (seq(), seq(), seq(), prop::option::of(seq()));
-    (
-        intent,
-        any::<bool>(),
-        any::<bool>(),
-        0..2usize,
-        lease_ttl,
-        versions,
-        some_tags(),
+    (intent, any::<[bool; 3]>(), 0..2usize, lease_ttl, versions, some_tags()).prop_map(
+        |(intent, [accept_stale, omit_value, workers], request, lease_ttl, versions, tags)| Ask {
+            intent,
+            accept_stale,
+            omit_value,
+            workers,
+            request_id: ["", "r"][request].into(),
+            lease_ttl,
+            known_version: versions.0,
+            min_token: versions.1,
+            newer_than: versions.2,
+            parked_on: versions.3,
+            tags,
+            ..ask("b")
+        },
     )
-        .prop_map(
-            |(intent, accept_stale, omit_value, request, lease_ttl, versions, tags)| Ask {
-                intent,
-                accept_stale,
-                omit_value,
-                request_id: ["", "r"][request].into(),
-                lease_ttl,
-                known_version: versions.0,
-                min_token: versions.1,
-                newer_than: versions.2,
-                parked_on: versions.3,
-                tags,
-                ..ask("b")
-            },
-        )
 }
 
 pub(super) fn body() -> impl Strategy<Value = Report> {

@@ -164,8 +164,9 @@ fn a_hit_tells_age_tags_trace_and_what_is_left_of_the_three_lifetimes() {
         fresh_for: secs(70),
         stale_for: secs(120),
         stale_if_error_for: secs(270),
+        refresh_in: None,
         rebuild_cost: secs(2),
-        beta: 1.0,
+        beta: 0.0,
     };
     assert_eq!(hit.expiry, expected);
 }

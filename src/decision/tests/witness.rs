@@ -69,6 +69,7 @@ impl Witness {
     pub(super) fn new() -> Witness {
         let mut room = Room::new();
         room.policy.jitter.amount = JitterAmount::Ratio(0.1);
+        room.policy.beta = 1.0;
         Witness {
             room,
             grants: Vec::new(),

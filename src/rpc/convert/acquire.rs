@@ -49,6 +49,7 @@ pub fn acquire(
             newer_than,
             traceparent,
             parked_on: None,
+            workers: false,
         },
         wait,
         answer_by,

@@ -48,8 +48,7 @@ pub fn expiry(expiry: Expiry) -> proto::Expiry {
         fresh_for: Some(length(expiry.fresh_for)),
         stale_for: Some(length(expiry.stale_for)),
         stale_if_error_for: Some(length(expiry.stale_if_error_for)),
-        // No refresh is planned by drover itself yet.
-        refresh_in: None,
+        refresh_in: expiry.refresh_in.map(length),
         rebuild_cost: some_length(expiry.rebuild_cost),
         beta: expiry.beta,
     }
@@ -61,7 +60,7 @@ pub fn backoff(pause: KeepOff) -> proto::Backoff {
         retry_after: Some(length(pause.retry_after)),
         failures: small(pause.failures),
         message: pause.message.as_ref().to_owned(),
-        circuit_open: false,
+        circuit_open: pause.circuit_open,
     }
 }
 

@@ -22,6 +22,7 @@ fn hit(content: HitContent) -> Hit {
             fresh_for: Duration::from_secs(100),
             stale_for: Duration::from_secs(160),
             stale_if_error_for: Duration::from_secs(3_700),
+            refresh_in: Some(Duration::from_secs(99)),
             rebuild_cost: Duration::from_millis(200),
             beta: 1.0,
         },
@@ -55,7 +56,7 @@ fn a_hit_says_all_that_is_known_of_the_value() {
             fresh_for: span(100, 0),
             stale_for: span(160, 0),
             stale_if_error_for: span(3_700, 0),
-            refresh_in: None,
+            refresh_in: span(99, 0),
             rebuild_cost: span(0, 200_000_000),
             beta: 1.0,
         }),
@@ -148,13 +149,14 @@ fn busy_backoff_and_miss_are_told() {
         retry_after: Duration::from_secs(2),
         failures: u32::MAX,
         message: Arc::from("503"),
+        circuit_open: true,
     };
     let Some(Decision::Backoff(told)) = answered(Answer::KeepOff(pause), None) else {
         panic!("it is a pause");
     };
     assert_eq!(
         (told.failures, told.message.as_str(), told.circuit_open),
-        (i32::MAX, "503", false)
+        (i32::MAX, "503", true)
     );
     assert_eq!(answered(Answer::Miss, None), Some(Decision::Miss(proto::Miss {})));
 }

@@ -1,8 +1,8 @@
-//! An entry, layout 1.
+//! An entry, layout 2.
 //!
 //! ```text
-//!  version u8 = 1 | revision u64 | header id 8 | tags: length u16, n × (length u16, text)      the prefix, of every layout
-//!  parts u8: 1 value, 2 lease, 4 reported, 8 trouble, 16 mark | cost span | the parts, in this order
+//!  version u8 = 2 | revision u64 | header id 8 | tags: length u16, n × (length u16, text)      the prefix, of every layout
+//!  parts u8: 1 value, 2 lease, 4 reported, 8 trouble, 16 mark | cost span | refresh u32 | the parts, in this order
 //!  value     version seq | since seq | content | stored_at | fresh_until | stale_while_revalidate | stale_if_error | tags | traceparent
 //!  content   0 size u32 | 1 whereabouts text | 2 not found
 //!  lease     token seq | secret u64 | holder text | request_id text | cause u8 | granted_at | deadline | hold_until | tags | traceparent
@@ -12,7 +12,10 @@
 //! ```
 //!
 //! Numbers are big-endian; seq, instants and spans are u64 (µs); a text has its length u16 in front, and is empty where there is none;
-//! tags: count u8, texts. The tags of the prefix are those of value and lease, for the scripts.
+//! tags: count u8, texts. The tags of the prefix are those of value and lease, for the scripts. Refresh: the gap, the 24 bits of a float
+//! (µs) after its sign, then a count u8.
+//!
+//! Layout 1 had no refresh: none is planned.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -21,11 +24,14 @@ use super::Unreadable;
 use super::reader::Reader;
 use super::template::Template;
 use crate::decision::{
-    Cause, Content, Draft, Drafted, Entry, Labels, Lease, LeaseId, Mark, Reported, Tag, Trouble, Value,
+    Cause, Content, Draft, Drafted, Entry, Labels, Lease, LeaseId, Mark, Refresh, Reported, Tag, Trouble, Value,
 };
 use crate::store::Revision;
 
-const LAYOUT: u8 = 1;
+/// The one that is written.
+const LAYOUT: u8 = 2;
+/// Those that are read.
+const LAYOUTS: std::ops::RangeInclusive<u8> = 1..=LAYOUT;
 /// Version, revision, header id.
 const PREFIX: usize = 17;
 
@@ -49,7 +55,8 @@ pub fn entry_template(draft: &Draft) -> Template {
         | u8::from(draft.trouble.is_some()) << 3
         | u8::from(draft.mark.is_some()) << 4;
     template.byte(parts);
-    template.span(draft.cost);
+    template.span(draft.cost.length().into());
+    template.short(draft.refresh.to_bits());
     if let Some(value) = &draft.value {
         write_value(&mut template, value);
     }
@@ -82,7 +89,7 @@ pub fn read_entry(text: &[u8]) -> Option<Written> {
     let revision = Revision(reader.long().ok()?);
     let rest = text.get(PREFIX..)?;
     let entry = match version {
-        LAYOUT => read_facts(rest),
+        layout if LAYOUTS.contains(&layout) => read_facts(rest, layout),
         version => Err(Unreadable::Newer(version)),
     };
     Some(Written { revision, entry })
@@ -146,7 +153,7 @@ fn write_lease(template: &mut Template, lease: &Lease<Drafted>) {
     template.text(lease.traceparent.as_deref().unwrap_or_default());
 }
 
-fn read_facts(text: &[u8]) -> Result<Entry, Unreadable> {
+fn read_facts(text: &[u8], layout: u8) -> Result<Entry, Unreadable> {
     let mut reader = Reader(text);
     // The tags of the prefix: for the scripts; they are in value and lease once more.
     reader.text_bytes()?;
@@ -155,7 +162,11 @@ fn read_facts(text: &[u8]) -> Result<Entry, Unreadable> {
         return Err(Unreadable::Damaged);
     }
     let mut entry = Entry {
-        cost: reader.span()?,
+        cost: reader.span()?.length().into(),
+        refresh: match layout {
+            1 => Refresh::NONE,
+            _ => Refresh::from_bits(reader.short()?),
+        },
         ..Entry::default()
     };
     if parts & 1 != 0 {

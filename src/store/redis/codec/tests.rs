@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::{
-    Cause, Content, Draft, Drafted, Entry, Key, Labels, Lease, LeaseId, LostReason, Mark, Mode, Number, Reported, Seq,
-    Span, Stamp, StoreTime, Tag, Trouble, Value, When,
+    Cause, Content, Draft, Drafted, Entry, Key, Labels, Lease, LeaseId, LostReason, Mark, Mode, Number, Refresh,
+    Reported, Seq, Span, Stamp, StoreTime, Tag, Trouble, Value, When,
 };
 use crate::store::{Event, Revision, Target};
 
@@ -166,14 +166,16 @@ fn draft() -> impl Strategy<Value = Draft> {
         prop::option::of(trouble),
         prop::option::of(mark),
         span(),
+        any::<u32>(),
     )
-        .prop_map(|(value, lease, reported, trouble, mark, cost)| Draft {
+        .prop_map(|(value, lease, reported, trouble, mark, cost, refresh)| Draft {
             value,
             lease,
             reported,
             trouble,
             mark,
-            cost,
+            cost: cost.length().into(),
+            refresh: Refresh::from_bits(refresh),
         })
 }
 
@@ -200,8 +202,9 @@ proptest! {
     fn any_bytes_are_read_or_refused(text in prop::collection::vec(any::<u8>(), 0..300)) {
         read_entry(&text);
         let _ = read_record(&text);
-        let first_layout = [&[1][..], &text].concat();
-        read_entry(&first_layout);
+        for layout in [1, 2] {
+            read_entry(&[&[layout][..], &text].concat());
+        }
     }
 }
 
@@ -249,17 +252,28 @@ fn everything() -> Entry {
             keep_until: StoreTime(1_764_500_120_000_000),
         })),
         cost: Duration::from_millis(200).into(),
+        refresh: Refresh::NONE
+            .with_gap(Duration::from_micros(650_000))
+            .not_asked_for()
+            .not_asked_for(),
     }
 }
 
 /// Entries of every layout that a release has written, and what they say. Layouts are added here and never changed.
 #[test]
 fn an_entry_of_every_layout_that_was_ever_written_can_be_read() {
-    let layouts = [include_str!("fixtures/entry-1.hex")];
-    for hex in layouts {
+    let unplanned = Entry {
+        refresh: Refresh::NONE,
+        ..everything()
+    };
+    let layouts = [
+        (include_str!("fixtures/entry-1.hex"), unplanned),
+        (include_str!("fixtures/entry-2.hex"), everything()),
+    ];
+    for (hex, entry) in &layouts {
         let read = read_entry(&bytes(hex)).expect("a prefix");
         assert_eq!(read.revision, Revision(1_764_500_000_000_030));
-        assert_eq!(read.entry, Ok(everything()));
+        assert_eq!(read.entry.as_ref(), Ok(entry));
     }
     let stamp = Stamp {
         now: StoreTime::ZERO,
@@ -268,7 +282,7 @@ fn an_entry_of_every_layout_that_was_ever_written_can_be_read() {
     let now = written(&everything().draft(), 1_764_500_000_000_030, stamp);
     assert_eq!(
         hex(&now),
-        layouts[layouts.len() - 1].split_whitespace().collect::<String>(),
+        layouts[layouts.len() - 1].0.split_whitespace().collect::<String>(),
         "today's is the last of them"
     );
 }
@@ -280,9 +294,9 @@ fn an_entry_of_a_later_release_is_not_taken_for_a_damaged_one() {
         number: Seq::NONE,
     };
     let mut text = written(&everything().draft(), 9, stamp);
-    text[0] = 2;
+    text[0] = 3;
     let read = read_entry(&text).expect("a prefix");
-    assert_eq!((read.revision, read.entry), (Revision(9), Err(Unreadable::Newer(2))));
+    assert_eq!((read.revision, read.entry), (Revision(9), Err(Unreadable::Newer(3))));
 }
 
 fn record(event: &Event) -> Vec<u8> {
