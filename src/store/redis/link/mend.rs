@@ -153,7 +153,14 @@ impl Mender<'_> {
     }
 
     async fn try_out(&self, wire: &Wire) -> Result<(), Trouble> {
-        match self.probe(wire).await {
+        let mut tried = self.probe(wire).await;
+        if tried.is_ok() && !self.primary.gate.is_up() {
+            tried = self.link.vouch(self.place).await;
+            if let Err(trouble) = &tried {
+                self.link.conditions.count(trouble.condition);
+            }
+        }
+        match tried {
             Ok(()) => {
                 self.link.up(self.primary);
                 Ok(())

@@ -3,13 +3,18 @@
 //! *Invariants.* All sentinels are asked, and the newest configuration wins: a sentinel that is cut off together with an old primary goes on
 //! naming it, under an older epoch. Once a second is often enough to leave a primary that was cut off soon after the others have
 //! agreed on another; when a connection breaks or a server says that it is a replica, they are asked at once.
+//!
+//! A server that was away is taken for the primary only after they were asked again ([`Sentinels::vouch`]): one that died and is started
+//! by its supervisor while they replace it believes that it is the primary, takes writes, and loses them when it hears of the other.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{RedisError, cmd, from_redis_value};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::Link;
@@ -24,8 +29,22 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Who watches the primary, and its name.
 #[derive(Debug)]
 pub(in super::super) struct Sentinels {
-    pub addresses: Vec<Address>,
-    pub master: String,
+    addresses: Vec<Address>,
+    master: String,
+    /// How many looks were begun.
+    begun: AtomicU64,
+    /// What the last one has come to so far.
+    looked: watch::Sender<Looked>,
+}
+
+/// What a look has come to, as soon as that is more than half of them, or all that answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Looked {
+    /// The number of the look.
+    number: u64,
+    /// The primary under the newest configuration; `None`: nobody answers.
+    primary: Option<Address>,
+    is_doubted: bool,
 }
 
 /// What a sentinel says.
@@ -33,6 +52,22 @@ pub(in super::super) struct Sentinels {
 struct Named {
     epoch: u64,
     address: Address,
+    /// It thinks that this primary is down.
+    is_down: bool,
+    /// It is about to name another.
+    is_replacing: bool,
+}
+
+impl Looked {
+    fn from(number: u64, answers: &[Named]) -> Looked {
+        let newest = answers.iter().max_by_key(|named| named.epoch);
+        let down = answers.iter().filter(|named| named.is_down).count();
+        Looked {
+            number,
+            primary: newest.map(|named| named.address.clone()),
+            is_doubted: down * 2 > answers.len() || answers.iter().any(|named| named.is_replacing),
+        }
+    }
 }
 
 /// One sentinel, and the connection to it.
@@ -43,6 +78,40 @@ struct Asked<'a> {
 }
 
 impl Sentinels {
+    pub fn new(addresses: Vec<Address>, master: String) -> Sentinels {
+        Sentinels {
+            addresses,
+            master,
+            begun: AtomicU64::new(0),
+            looked: watch::Sender::default(),
+        }
+    }
+
+    /// Asks them anew whether a server that has just answered is the primary. Where none of them answers, nobody knows better.
+    pub async fn vouch(&self, link: &Link, place: &Place) -> Result<(), Trouble> {
+        let mut looked = self.looked.subscribe();
+        let next = self.begun.load(Ordering::SeqCst) + 1;
+        link.search.notify_one();
+        let new = looked.wait_for(|looked| looked.number >= next);
+        // One look may be under way, and the next takes as long at the most.
+        let Ok(Ok(looked)) = timeout(link.timeout * 3, new).await else {
+            return Ok(());
+        };
+        let doubt = |why: &str| {
+            Err(Trouble {
+                answered: true,
+                ..Trouble::new(Condition::Doubted, format!("{place}: {why}"))
+            })
+        };
+        match &looked.primary {
+            Some(address) if Place::Tcp(address.clone()) != *place => {
+                doubt(&format!("the sentinels name another primary, {address}"))
+            }
+            Some(_) if looked.is_doubted => doubt("the sentinels think that it is down, or are about to replace it"),
+            _ => Ok(()),
+        }
+    }
+
     pub async fn go(&self, link: &Link) {
         let mut all: Vec<Asked<'_>> = self.addresses.iter().map(Asked::new).collect();
         let mut newest = 0;
@@ -55,6 +124,7 @@ impl Sentinels {
     /// Asks them all, and follows each answer that is at least as new as what is known.
     async fn look(&self, link: &Link, all: &mut [Asked<'_>], newest: &mut u64) {
         let count = all.len();
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let mut asking: FuturesUnordered<_> = all.iter_mut().map(|one| one.ask(link, &self.master)).collect();
         let (mut answers, mut trouble): (Vec<Named>, _) = (Vec::new(), None);
         while let Some(answer) = asking.next().await {
@@ -65,10 +135,14 @@ impl Sentinels {
                         follow(link, &named.address);
                     }
                     answers.push(named);
+                    if answers.len() * 2 > count {
+                        self.looked.send_replace(Looked::from(number, &answers));
+                    }
                 }
                 Err(problem) => trouble = Some(problem),
             }
         }
+        self.looked.send_replace(Looked::from(number, &answers));
         let latest = answers.iter().max_by_key(|named| named.epoch);
         match (latest, trouble) {
             // Sentinels that were set up anew count from the beginning.
@@ -150,7 +224,11 @@ impl<'a> Asked<'a> {
         let fields: HashMap<String, String> = from_redis_value(answer?).map_err(|_| Refusal::Strange)?;
         self.connection = Some(connection);
         let field = |name: &str| fields.get(name).ok_or(Refusal::Strange);
+        let flags = field("flags")?;
+        let is = |flag: &str| flags.split(',').any(|one| one == flag);
         Ok(Named {
+            is_down: is("s_down") || is("o_down"),
+            is_replacing: is("failover_in_progress"),
             epoch: field("config-epoch")?.parse().map_err(|_| Refusal::Strange)?,
             address: Address {
                 host: field("ip")?.clone(),
