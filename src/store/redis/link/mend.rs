@@ -28,7 +28,7 @@ use super::wire::{Miss, Wire};
 use crate::store::redis::condition::Condition;
 
 /// The first and the longest pause between two attempts. The longest is well below a second, within which grants go on after Redis is back.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(300));
 
 /// The settings of a server are looked at again after this.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
