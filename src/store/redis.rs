@@ -134,7 +134,7 @@ impl Redis {
             .seen
             .get(&commit.key)
             .is_some_and(|sight| sight.snapshot.entry.lease.is_some());
-        let args = commit_args(&commit, partition.high(), had_lease);
+        let args = commit_args(&commit, partition.high(), had_lease, false);
         let reply = shared
             .ask(partition, &shared.scripts.commit, &refs(&names), args, true)
             .await?;
