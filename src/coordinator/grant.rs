@@ -133,6 +133,7 @@ impl Coordinator {
             guard: None,
             events: Vec::new(),
             bytes_on_conflict: false,
+            rings_within: std::time::Duration::ZERO,
         };
         match self.store.commit(commit).await {
             Ok(Outcome::Committed(_)) => {

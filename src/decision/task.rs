@@ -39,7 +39,9 @@ pub fn refresh_now(view: &View<'_>) -> Option<Draft> {
     let mut draft = view.entry.draft();
     // A gap is rounded; so much longer, it begins now at the latest.
     let left = standing.fresh_until.since(view.now);
-    let gap = left.saturating_add(left / (1 << 16)).saturating_add(Duration::from_micros(1));
+    let gap = left
+        .saturating_add(left / (1 << 16))
+        .saturating_add(Duration::from_micros(1));
     draft.refresh = draft.refresh.asked_for().with_gap(gap);
     Some(draft)
 }
