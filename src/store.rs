@@ -82,9 +82,9 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// How many workers a namespace has, over all replicas, as far as this one has heard.
-    fn workers(&self, _namespace: &str) -> u32 {
-        0
+    /// The namespaces that have workers, and how many over all replicas, as far as this one has heard.
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        Vec::new()
     }
 
     /// Plans refreshes. A key that is planned already stays so, at the earlier of the two times.

@@ -229,8 +229,8 @@ impl Store for Faulty {
         Box::pin(self.carry(Call::Schedule, staff))
     }
 
-    fn workers(&self, namespace: &str) -> u32 {
-        self.inner.workers(namespace)
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.inner.workers()
     }
 
     fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {

@@ -397,8 +397,8 @@ impl Store for Memory {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn workers(&self, namespace: &str) -> u32 {
-        self.schedule.workers(namespace, self.clock.now())
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.schedule.workers(self.clock.now())
     }
 
     fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {

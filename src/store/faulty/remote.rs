@@ -214,8 +214,8 @@ impl Store for Remote {
         Box::pin(self.trip(Call::Schedule, self.inner.staff(replica, workers, lasts)))
     }
 
-    fn workers(&self, namespace: &str) -> u32 {
-        self.inner.workers(namespace)
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.inner.workers()
     }
 
     fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {

@@ -8,7 +8,7 @@
 //! *Why a sorted set and not a timer wheel*: tasks move with each commit, and are taken by prefix and a few at a time; both cost the same few
 //! steps whether there are a thousand or a million.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -111,13 +111,15 @@ impl Schedule {
         });
     }
 
-    pub fn workers(&self, namespace: &str, now: StoreTime) -> u32 {
+    /// By name.
+    pub fn workers(&self, now: StoreTime) -> Vec<(Arc<str>, u32)> {
         let staff = self.staff.lock();
         let live = staff.values().filter(|staff| staff.until > now);
-        let of = live.flat_map(|staff| &staff.workers);
-        of.filter(|(name, _)| **name == *namespace)
-            .map(|(_, count)| count)
-            .sum()
+        let mut counts = BTreeMap::new();
+        for (namespace, count) in live.flat_map(|staff| &staff.workers) {
+            *counts.entry(namespace.clone()).or_default() += count;
+        }
+        counts.into_iter().collect()
     }
 
     /// Plans; and whether a task is near that was not before.
