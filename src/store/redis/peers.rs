@@ -27,13 +27,13 @@
 mod message;
 mod rounds;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use self::message::{Message, Said};
@@ -88,7 +88,9 @@ pub struct Fleet {
     board: Arc<dyn Board>,
     tasks: TaskTracker,
     respondent: Mutex<Option<Arc<dyn Respondent>>>,
-    /// There is a respondent now.
+    /// The workers of this replica.
+    workers: Mutex<Vec<(Arc<str>, u32)>>,
+    /// There is a respondent now, or there are other workers: it is to be registered.
     appointed: Notify,
     /// The others, as was last read of them, until that has lapsed.
     others: Mutex<HashMap<u64, Other>>,
@@ -119,6 +121,7 @@ impl Fleet {
             board,
             tasks,
             respondent: Mutex::default(),
+            workers: Mutex::default(),
             appointed: Notify::new(),
             others: Mutex::default(),
             rounds: Rounds::default(),
@@ -154,8 +157,35 @@ impl Fleet {
                     AGAIN
                 }
             };
-            sleep(pause).await;
+            let _ = timeout(pause, appointed).await;
         }
+    }
+
+    /// This replica has these workers from now on, which the others are told.
+    pub fn has_workers(&self, workers: &[(Arc<str>, u32)]) {
+        let mut known = self.workers.lock();
+        if **known != *workers {
+            *known = workers.to_vec();
+            self.appointed.notify_one();
+        }
+    }
+
+    /// The workers of all replicas, by namespace.
+    pub fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        let mut counts: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+        let mut add = |workers: Vec<(Arc<str>, u32)>| {
+            for (namespace, count) in workers {
+                let sum = counts.entry(namespace).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        };
+        add(self.workers.lock().clone());
+        let now = Instant::now();
+        let others = self.others.lock();
+        let live = others.values().filter(|other| other.lapses > now);
+        live.for_each(|other| add(message::workers_of(&other.says)));
+        drop(others);
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     /// This replica leaves, and has closed its watchers' streams. See *Leaving* above.
@@ -196,7 +226,7 @@ impl Fleet {
     async fn register(&self, respondent: &dyn Respondent) -> Result<(), StoreError> {
         // Counted from before it is sent: in the store it lives longer than this replica thinks, never shorter.
         let sent = Instant::now();
-        let says = message::encode_counts(respondent.watching());
+        let says = message::encode_counts(respondent.watching(), self.workers.lock().clone());
         let written = self.board.register(self.id, LAPSES_IN, says).await?;
         self.remember(written);
         respondent.known_until(sent + SPEAKS_FOR);

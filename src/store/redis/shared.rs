@@ -141,7 +141,7 @@ impl Partition {
         ]
     }
 
-    pub fn commit_names(&self, key: &Key) -> [String; 9] {
+    pub fn commit_names(&self, key: &Key) -> [String; 11] {
         [
             self.keys.header.clone(),
             self.keys.entry(key),
@@ -152,6 +152,8 @@ impl Partition {
             self.keys.rings.clone(),
             self.keys.waited(key),
             self.keys.leases.clone(),
+            self.keys.schedule(key.namespace()),
+            self.keys.asked.clone(),
         ]
     }
 
