@@ -57,7 +57,7 @@ mod tests;
 
 pub use acquire::{acquire, behind, facts, granted, lease_length, trouble};
 pub use ask::{Ask, Intent, TOKEN_AHEAD, tags_asked};
-pub use attempts::{Attempts, MOST_FAILED, MOST_GIVEN};
+pub use attempts::{Attempts, MOST_FAILED, MOST_GIVEN, was_given_back};
 pub use backoff::{fan, scattered};
 pub use budget::{Budget, Class, Line, TAKE_UP};
 pub use circuit::{Circuit, CircuitEffect, CircuitEvent, Ending};

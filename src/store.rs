@@ -87,6 +87,11 @@ pub trait Store: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The same, with everything that was answered by [`Store::staff`] before this call.
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(std::future::ready(Ok(self.workers())))
+    }
+
     /// Plans refreshes. A key that is planned already stays so, at the earlier of the two times.
     fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
         let refused = u32::try_from(plan.keys.len()).unwrap_or(u32::MAX);

@@ -25,7 +25,7 @@ use futures_util::stream;
 use tokio::time::Instant;
 
 use super::{Acquire, Coordinator, RETRY_SOON};
-use crate::decision::{Dropped, Key, Seq, StoreTime};
+use crate::decision::{self, Dropped, Key, Seq, StoreTime};
 use crate::store::{Claim, Claimed, Settled, StoreError, Task, Want};
 
 /// Without a ring, it is looked again after this.
@@ -212,7 +212,11 @@ impl Coordinator {
                     let until = seen.sent + lease.deadline.since(seen.loaded.now);
                     self.workers.renewed(&key, token, until);
                 }
-                None => self.workers.ended(&key, token, false),
+                None => self.workers.ended(
+                    &key,
+                    token,
+                    decision::was_given_back(&seen.loaded.snapshot.entry, token),
+                ),
             }
         };
         stream::iter(looks).for_each_concurrent(AT_ONCE, look).await;

@@ -79,7 +79,13 @@ impl Coordinator {
             });
         }
         let of = |(name, _): &(Arc<str>, u32)| *name == request.namespace;
-        let workers = self.store.workers().into_iter().find(of).map_or(0, |(_, count)| count);
+        let workers = self
+            .store
+            .fleet()
+            .await?
+            .into_iter()
+            .find(of)
+            .map_or(0, |(_, count)| count);
         let skipped = asked.saturating_sub(planned.new as usize);
         Ok(RefreshScheduled {
             scheduled: planned.new,

@@ -63,6 +63,13 @@ impl Attempts {
     }
 }
 
+/// Whether the lease with this number was reported as given up.
+pub fn was_given_back(entry: &Entry, token: Seq) -> bool {
+    let reported = entry.reported.is_some_and(|reported| reported.lease.token == token);
+    let built = entry.value.as_ref().is_some_and(|value| value.version == token);
+    reported && !built && entry.trouble.is_none()
+}
+
 fn failures(entry: &Entry) -> u32 {
     entry.trouble.as_ref().map_or(0, |trouble| trouble.failures)
 }

@@ -233,6 +233,10 @@ impl Store for Faulty {
         self.inner.workers()
     }
 
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(self.carry(Call::List, async move { self.inner.fleet().await }))
+    }
+
     fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
         Box::pin(self.carry(Call::Schedule, async move { self.inner.schedule(plan).await }))
     }

@@ -35,7 +35,8 @@ impl Coordinator {
             Seating::Seat(seat) => seat,
             // As if it had not been claimed.
             Seating::Full => return Done::Settle(task.clone(), Some(task.due)),
-            Seating::NotYet => return Done::Settle(task, Some(now.after(LOOK_AGAIN))),
+            // Somebody at another replica may take it before.
+            Seating::NotYet => return Done::Settle(task, Some(now.after(RETRY_SOON))),
         };
         let asked_for = self.demand.take(&task.key) || task.asked_for;
         let done = self.offer(&task, seat, asked_for, &policy).await;

@@ -14,7 +14,9 @@ use crate::store::{Claim, Commit, Outcome, StoreError, Task, TaskKind, Want};
 impl Coordinator {
     /// What is planned in a namespace for which there is no worker anywhere: whoever asks next is to do it.
     pub(super) async fn see_to_planned(self: &Arc<Self>, namespace: &Arc<str>) -> Result<(), StoreError> {
-        loop {
+        // This replica may not have heard of one that has just come.
+        self.fleet.heard(self.store.fleet().await?);
+        while !self.has_workers(namespace) {
             let claim = Claim {
                 namespace: namespace.clone(),
                 prefixes: Vec::new(),
@@ -37,6 +39,7 @@ impl Coordinator {
             let done: Vec<Done> = stream::iter(tasks).map(leave).buffered(AT_ONCE).collect().await;
             self.settle(done).await?;
         }
+        Ok(())
     }
 
     /// When to look again; `None`: it is seen to.

@@ -132,11 +132,13 @@ fn a_scheduled_task_that_was_given_back_or_lost_is_no_failure_but_not_offered_fo
     let mut attempts = Attempts::default();
     for round in 1..MOST_GIVEN {
         let (given, lease) = try_it(&mut room, attempts);
-        if round % 2 == 0 {
+        let gives_back = round % 2 == 0;
+        if gives_back {
             room.report(&ended(lease, Outcome::Abandoned));
         } else {
             room.pass(secs(10));
         }
+        assert_eq!(was_given_back(&room.entry, lease.token), gives_back);
         attempts = given.look(&room.entry).expect("it is offered again");
         assert_eq!(attempts.failed, 0);
     }

@@ -218,6 +218,10 @@ impl Store for Remote {
         self.inner.workers()
     }
 
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(self.trip(Call::List, self.inner.fleet()))
+    }
+
     fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
         Box::pin(self.trip(Call::Schedule, self.inner.schedule(plan)))
     }

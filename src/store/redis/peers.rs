@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use self::message::{Message, Said};
@@ -90,7 +90,7 @@ pub struct Fleet {
     respondent: Mutex<Option<Arc<dyn Respondent>>>,
     /// The workers of this replica.
     workers: Mutex<Vec<(Arc<str>, u32)>>,
-    /// There is a respondent now, or there are other workers: it is to be registered.
+    /// There is a respondent now.
     appointed: Notify,
     /// The others, as was last read of them, until that has lapsed.
     others: Mutex<HashMap<u64, Other>>,
@@ -157,17 +157,35 @@ impl Fleet {
                     AGAIN
                 }
             };
-            let _ = timeout(pause, appointed).await;
+            sleep(pause).await;
         }
     }
 
-    /// This replica has these workers from now on, which the others are told.
-    pub fn has_workers(&self, workers: &[(Arc<str>, u32)]) {
-        let mut known = self.workers.lock();
-        if **known != *workers {
+    /// This replica has these workers from now on. Once this is answered, whoever [looks](Fleet::look) finds them.
+    pub async fn has_workers(&self, workers: &[(Arc<str>, u32)]) -> Result<(), StoreError> {
+        {
+            let mut known = self.workers.lock();
+            if **known == *workers {
+                return Ok(());
+            }
             *known = workers.to_vec();
-            self.appointed.notify_one();
         }
+        // Without watchers to speak for it is not registered, and its workers are its own secret: that is so in tests of a store alone.
+        let Some(respondent) = self.respondent() else {
+            return Ok(());
+        };
+        let registered = self.register(&*respondent).await;
+        if registered.is_err() {
+            self.workers.lock().clear();
+        }
+        registered
+    }
+
+    /// Reads what the others say now.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        let registered = self.board.registered().await?;
+        self.remember(registered);
+        Ok(())
     }
 
     /// The workers of all replicas, by namespace.

@@ -214,7 +214,6 @@ impl Redis {
     }
 
     pub(super) async fn staff_all(&self, workers: &[(Arc<str>, u32)], lasts: Duration) -> Result<(), StoreError> {
-        self.peers.has_workers(workers);
         let calls = self.shared.partitions.iter().map(|partition| async move {
             let mut args = vec![
                 text(micros(lasts)),
@@ -230,27 +229,27 @@ impl Redis {
                 .ok()
                 .map(drop)
         });
-        try_join_all(calls).await.map(drop)
+        try_join_all(calls).await?;
+        self.peers.has_workers(workers).await
     }
 
-    /// The namespaces in which refreshes are planned; this one too from now on, unless it is empty.
-    pub(super) async fn plans(&self, namespace: &str, lasts: Duration) -> Result<Vec<Arc<str>>, StoreError> {
+    /// Refreshes are planned in this namespace from now on, for so long. All of them are read with each registration too, so that looking for
+    /// them costs no trip.
+    async fn plans(&self, namespace: &str, lasts: Duration) -> Result<(), StoreError> {
         let Some(partition) = self.shared.partitions.first() else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         let args = [namespace.as_bytes().to_vec(), text(micros(lasts))];
         let names = [&*partition.keys.header, &*partition.keys.plans];
         let script = &self.shared.scripts.plans;
-        let reply = self
-            .shared
-            .ask(partition, script, &names, args, !namespace.is_empty())
-            .await?;
+        let reply = self.shared.ask(partition, script, &names, args, true).await?;
         let mut words = reply.ok()?;
-        let mut namespaces = Vec::with_capacity(words.left());
+        let mut planned = Vec::with_capacity(words.left());
         while words.left() > 0 {
-            namespaces.push(String::from_utf8_lossy(&words.bytes()?).into());
+            planned.push(String::from_utf8_lossy(&words.bytes()?).into());
         }
-        Ok(namespaces)
+        *self.shared.planned.lock() = planned;
+        Ok(())
     }
 
     pub(super) async fn asked_for(&self, keys: Vec<Key>) -> Result<(), StoreError> {

@@ -44,7 +44,7 @@ pub struct Scripts {
     pub settle: Script,
     /// Says for which namespaces there are workers.
     pub staff: Script,
-    /// Writes and reads in which namespaces refreshes are planned.
+    /// Says that refreshes are planned in a namespace.
     pub plans: Script,
     /// Says which keys were asked for.
     pub asked: Script,

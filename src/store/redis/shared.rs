@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::codec::entry_template;
 use super::condition::Condition;
 use super::keys::partition_of;
@@ -30,6 +32,8 @@ pub struct Shared {
     pub partitions: Box<[Partition]>,
     pub scripts: Scripts,
     pub seen: Seen,
+    /// The namespaces in which refreshes are planned, as was last read.
+    pub planned: Mutex<Vec<Arc<str>>>,
 }
 
 /// An invalidation for one partition.
@@ -51,6 +55,7 @@ impl Shared {
             link,
             scripts: Scripts::new(),
             seen: Seen::new(),
+            planned: Mutex::default(),
         }
     }
 

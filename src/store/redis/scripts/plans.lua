@@ -1,17 +1,13 @@
--- The namespaces in which refreshes are planned.
+-- Refreshes are planned in a namespace.
 --
 -- KEYS  header · plans
--- ARGV  1 known epoch · 2 a namespace to add, or '' · 3 for so long, µs
--- Reply {'ok', namespace…}, or as of `open`.
+-- ARGV  1 known epoch · 2 namespace · 3 for so long, µs
+-- Reply {'ok', all such namespaces…}, or as of `open`.
 
 local h, problem = open(KEYS[1], ARGV[1])
 if problem then return problem end
-if ARGV[2] ~= '' then
-  local until_ = now + tonumber(ARGV[3])
-  local before = redis.call('ZSCORE', KEYS[2], ARGV[2])
-  if not before or tonumber(before) < until_ then redis.call('ZADD', KEYS[2], text(until_), ARGV[2]) end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', text(now))
-end
-local reply = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. text(now), '+inf')
+redis.call('ZADD', KEYS[2], 'GT', text(now + tonumber(ARGV[3])), ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', text(now))
+local reply = redis.call('ZRANGE', KEYS[2], 0, -1)
 table.insert(reply, 1, 'ok')
 return reply
