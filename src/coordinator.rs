@@ -13,11 +13,13 @@
 //! | a store that does not answer | `degraded`, and `losses` for what it knows |
 //! | a report or a renewal | `report` |
 //! | an invalidation | `invalidate` |
+//! | a refresh that is due, and its worker | `refresh`, `workers`; `schedule` for what is planned, `demand` for what is wanted |
 //! | what operators see | `inspect` |
 
 mod api;
 mod ask;
 mod degraded;
+mod demand;
 mod detach;
 mod dice;
 mod flight;
@@ -27,10 +29,13 @@ mod inspect;
 mod invalidate;
 mod losses;
 mod parked;
+mod refresh;
 mod report;
+mod schedule;
+mod workers;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -38,9 +43,12 @@ use tokio_util::task::TaskTracker;
 
 use self::ask::Asked;
 use self::degraded::Ears;
+use self::demand::Demand;
 use self::flights::Flights;
 use self::losses::Losses;
 use self::parked::Patience;
+use self::refresh::{Fleet, News};
+use self::workers::Workers;
 use crate::config::Policies;
 use crate::decision::{Answer, Key, Policy};
 use crate::fanout::Hub;
@@ -50,6 +58,9 @@ pub use api::{
     ReportValue, Reported,
 };
 pub use dice::Dice;
+pub use refresh::RefreshNews;
+pub use schedule::{MOST_PLANNED, RefreshScheduled, ScheduleRefresh};
+pub use workers::{Pulled, Pulling, RefreshTask, Registration};
 
 /// When to try again after something that passes soon.
 const RETRY_SOON: Duration = Duration::from_millis(100);
@@ -68,6 +79,12 @@ pub struct Coordinator {
     draining: CancellationToken,
     tasks: TaskTracker,
     losses: Losses,
+    /// Names this replica among those that have workers.
+    replica: u64,
+    workers: Arc<Workers>,
+    fleet: Fleet,
+    demand: Demand,
+    news: OnceLock<News>,
     /// It decides alone, beside one whose store does not answer.
     is_alone: bool,
     /// That store answers again.
@@ -98,10 +115,15 @@ impl Coordinator {
             policies,
             hub,
             flights: Arc::new(Flights::new(max_waiters)),
+            replica: Dice::id(),
             dice,
             draining: CancellationToken::new(),
             tasks: TaskTracker::new(),
             losses: Losses::default(),
+            workers: Workers::new(),
+            fleet: Fleet::default(),
+            demand: Demand::default(),
+            news: OnceLock::new(),
             is_alone: false,
             closed: AtomicBool::new(false),
         });
@@ -128,6 +150,7 @@ impl Coordinator {
     /// Answers everybody who is parked, and parks nobody any more. Reports, renewals and invalidations go on.
     pub fn drain(&self) {
         self.draining.cancel();
+        self.workers.drain();
         self.flights.ring_all(|_| true);
         for alone in self.losses.all_alone() {
             alone.flights.ring_all(|_| true);
@@ -155,6 +178,8 @@ impl Coordinator {
     /// May the caller rebuild, is there something to use, or is somebody on it? May park the caller.
     pub async fn acquire(self: &Arc<Self>, request: &Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
+        let with_workers = self.with_workers(request);
+        let request = with_workers.as_deref().unwrap_or(request);
         let mut patience = Patience::default();
         let elsewhere = match self.acquire_from_store(request, &policy, &mut patience).await {
             Ended::With(result) => return result,

@@ -14,12 +14,15 @@
 //! beside it has no more room.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use super::demand::Demand;
 use super::flights::{Farewell, Flights};
 use super::losses::{CALM, Losses};
 use super::parked::Patience;
+use super::refresh::Fleet;
+use super::workers::Workers;
 use super::{Acquire, Acquired, Coordinator, Ended, Error, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{Key, LostReason, Policy, Rejection, ReportAnswer, StoreDown, StoreTime};
 use crate::fanout::{Hub, HubLimits, Listener, Record, ResetReason};
@@ -131,6 +134,11 @@ impl Coordinator {
             draining: self.draining.clone(),
             tasks: self.tasks.clone(),
             losses: Losses::default(),
+            replica: self.replica,
+            workers: Workers::new(),
+            fleet: Fleet::default(),
+            demand: Demand::default(),
+            news: OnceLock::new(),
             is_alone: true,
             closed: AtomicBool::new(false),
             store: memory,
@@ -203,6 +211,7 @@ impl Coordinator {
 /// A coordinator's place among the listeners of a feed, which does not keep it alive: it keeps the store that keeps the feed.
 pub(super) struct Ears {
     flights: Arc<Flights>,
+    workers: Arc<Workers>,
     coordinator: Weak<Coordinator>,
 }
 
@@ -210,6 +219,7 @@ impl Ears {
     pub fn of(coordinator: &Arc<Coordinator>) -> Ears {
         Ears {
             flights: coordinator.flights.clone(),
+            workers: coordinator.workers.clone(),
             coordinator: Arc::downgrade(coordinator),
         }
     }
@@ -218,6 +228,11 @@ impl Ears {
 impl Listener for Ears {
     fn rung(&self, key: &Key) {
         self.flights.ring(key);
+        self.workers.rung_for(key);
+    }
+
+    fn due(&self, _: &str) {
+        self.workers.ring();
     }
 
     fn logged(&self, _: &Record) {}
@@ -225,6 +240,7 @@ impl Listener for Ears {
     fn reset(&self, _: ResetReason) {
         // Rings may have been lost with the log.
         self.flights.ring_all(|_| true);
+        self.workers.rung_for_all();
     }
 
     fn lost(&self, partition: u16) {

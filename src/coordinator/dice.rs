@@ -39,6 +39,11 @@ impl Dice {
         }
     }
 
+    /// A name for a replica, which nothing depends on but that others have others.
+    pub fn id() -> u64 {
+        rand::random()
+    }
+
     /// The next draw.
     pub fn draw(&self) -> Draw {
         let (secret, seed) = match &self.seeded {

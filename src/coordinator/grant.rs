@@ -32,25 +32,8 @@ impl Coordinator {
         turn: Turn,
     ) -> Result<Granting, StoreError> {
         let key = &seen.loaded.snapshot.key;
-        let mut commit = Commit::new(key, &seen.loaded, grant.draft.clone());
-        commit.not_before = if seen.recalled {
-            grant.not_before.max(seen.loaded.now)
-        } else {
-            grant.not_before
-        };
-        commit.above = grant.above;
+        let mut commit = self.commit_of(seen, &grant);
         commit.bytes_on_conflict = bytes;
-        commit.events = grant
-            .supersedes
-            .iter()
-            .filter(|(lease, _)| !lease.holder.is_empty())
-            .map(|(lease, reason)| Event::LeaseRevoked {
-                key: key.clone(),
-                lease: lease.id(),
-                holder: lease.holder.clone(),
-                reason: *reason,
-            })
-            .collect();
         let sent = Instant::now();
         let committed = match self.commit_for_caller(commit, turn).await? {
             Outcome::Conflict(now) => return Ok(Granting::Conflict(Seen::loaded(now, sent))),
@@ -67,6 +50,30 @@ impl Coordinator {
         let now = after.loaded.now.after(sent.elapsed());
         let answer = decision::granted(&grant, lease, now, entry.cost.length(), policy);
         Ok(Granting::Granted(answer, after))
+    }
+
+    /// What is written to give somebody a lease.
+    pub(super) fn commit_of(&self, seen: &Seen, grant: &Grant) -> Commit {
+        let key = &seen.loaded.snapshot.key;
+        let mut commit = Commit::new(key, &seen.loaded, grant.draft.clone());
+        commit.not_before = if seen.recalled {
+            grant.not_before.max(seen.loaded.now)
+        } else {
+            grant.not_before
+        };
+        commit.above = grant.above;
+        commit.events = grant
+            .supersedes
+            .iter()
+            .filter(|(lease, _)| !lease.holder.is_empty())
+            .map(|(lease, reason)| Event::LeaseRevoked {
+                key: key.clone(),
+                lease: lease.id(),
+                holder: lease.holder.clone(),
+                reason: *reason,
+            })
+            .collect();
+        commit
     }
 
     /// A retry is told of the lease that another try at the question got. The entry is written as it is, for a revision of its own: who
@@ -133,6 +140,7 @@ impl Coordinator {
             guard: None,
             events: Vec::new(),
             bytes_on_conflict: false,
+            rings_within: std::time::Duration::ZERO,
         };
         match self.store.commit(commit).await {
             Ok(Outcome::Committed(_)) => {

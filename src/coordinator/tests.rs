@@ -3,7 +3,10 @@
 mod degraded;
 mod leases;
 mod parking;
+mod planning;
+mod refreshing;
 mod trips;
+mod working;
 
 use std::sync::Arc;
 use std::time::Duration;

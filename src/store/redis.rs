@@ -30,6 +30,7 @@ mod partition;
 pub mod peers;
 mod reading;
 mod reply;
+mod schedule;
 mod scripts;
 mod seen;
 mod shared;
@@ -52,8 +53,8 @@ use self::link::Link;
 use self::reply::Reply;
 use self::shared::{Covered, Shared, invalidate_args, load_args, refs};
 use super::{
-    Answer, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Revision, Snapshot, Store,
-    StoreError, Target, Want,
+    Answer, Census, Claim, Claimed, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Plan, Planned,
+    Revision, Settled, Snapshot, Store, StoreError, Target, Want,
 };
 use crate::decision::{Key, Seq, Stamp, StoreTime, Tag, micros};
 use crate::fanout::{Feed, Peers};
@@ -356,6 +357,41 @@ impl Store for Redis {
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         Some(self.peers.clone())
+    }
+
+    fn staff<'a>(&'a self, _replica: u64, workers: &'a [(Arc<str>, u32)], lasts: Duration) -> Answer<'a, ()> {
+        Box::pin(self.staff_all(workers, lasts))
+    }
+
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.peers.workers()
+    }
+
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(async move {
+            self.peers.look().await?;
+            Ok(self.peers.workers())
+        })
+    }
+
+    fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
+        Box::pin(self.plan(plan))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(self.claim_all(claim))
+    }
+
+    fn settle(&self, settled: Vec<Settled>) -> Answer<'_, ()> {
+        Box::pin(self.settle_all(settled))
+    }
+
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        Box::pin(std::future::ready(Ok(self.shared.planned.lock().clone())))
+    }
+
+    fn asked(&self, keys: Vec<Key>) -> Answer<'_, ()> {
+        Box::pin(self.asked_for(keys))
     }
 }
 

@@ -22,6 +22,7 @@ mod invalidation;
 mod lateness;
 mod names;
 mod not_yet;
+mod refreshing;
 mod renewals;
 mod retries;
 mod rough;

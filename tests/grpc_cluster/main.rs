@@ -43,6 +43,8 @@ mod lateness;
 mod names;
 #[path = "../grpc/not_yet.rs"]
 mod not_yet;
+#[path = "../grpc/refreshing.rs"]
+mod refreshing;
 #[path = "../grpc/renewals.rs"]
 mod renewals;
 #[path = "../grpc/retries.rs"]

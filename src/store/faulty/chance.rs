@@ -19,12 +19,14 @@ pub enum Call {
     List,
     /// [`Store::ping`](crate::store::Store::ping).
     Ping,
+    /// [`Store::schedule`](crate::store::Store::schedule) and the like.
+    Schedule,
 }
 
 impl Call {
     /// Whether it may change the store.
     pub fn writes(self) -> bool {
-        matches!(self, Call::Commit | Call::Invalidate)
+        matches!(self, Call::Commit | Call::Invalidate | Call::Schedule)
     }
 }
 
