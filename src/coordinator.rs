@@ -13,6 +13,7 @@
 //! | a store that does not answer | `degraded`, and `losses` for what it knows |
 //! | a report or a renewal | `report` |
 //! | an invalidation | `invalidate` |
+//! | how rebuilds are spread and held back | `shaping` |
 //! | what operators see | `inspect` |
 
 mod api;
@@ -28,6 +29,7 @@ mod invalidate;
 mod losses;
 mod parked;
 mod report;
+mod shaping;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,6 +43,7 @@ use self::degraded::Ears;
 use self::flights::Flights;
 use self::losses::Losses;
 use self::parked::Patience;
+use self::shaping::Shaping;
 use crate::config::Policies;
 use crate::decision::{Answer, Key, Policy};
 use crate::fanout::Hub;
@@ -68,6 +71,7 @@ pub struct Coordinator {
     draining: CancellationToken,
     tasks: TaskTracker,
     losses: Losses,
+    shaping: Shaping,
     /// It decides alone, beside one whose store does not answer.
     is_alone: bool,
     /// That store answers again.
@@ -98,6 +102,7 @@ impl Coordinator {
             policies,
             hub,
             flights: Arc::new(Flights::new(max_waiters)),
+            shaping: Shaping::new(&dice),
             dice,
             draining: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -155,10 +160,17 @@ impl Coordinator {
     /// May the caller rebuild, is there something to use, or is somebody on it? May park the caller.
     pub async fn acquire(self: &Arc<Self>, request: &Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
+        let hint = self.shaping.hot.asked(&request.key, request.hits.saturating_add(1));
+        let result = self.acquire_anywhere(request, &policy).await;
+        result.map(|acquired| Acquired { hint, ..acquired })
+    }
+
+    /// From the store, or alone while that does not answer.
+    async fn acquire_anywhere(self: &Arc<Self>, request: &Acquire, policy: &Policy) -> Result<Acquired, Error> {
         let mut patience = Patience::default();
-        let elsewhere = match self.acquire_from_store(request, &policy, &mut patience).await {
+        let elsewhere = match self.acquire_from_store(request, policy, &mut patience).await {
             Ended::With(result) => return result,
-            ended => Box::pin(self.acquire_elsewhere(request, &policy, patience, ended)),
+            ended => Box::pin(self.acquire_elsewhere(request, policy, patience, ended)),
         };
         elsewhere.await
     }
@@ -217,6 +229,7 @@ impl Acquired {
             bytes,
             degraded: false,
             waited: Duration::ZERO,
+            hint: None,
         }
     }
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use super::flights::{Farewell, Flights};
 use super::losses::{CALM, Losses};
 use super::parked::Patience;
+use super::shaping::Shaping;
 use super::{Acquire, Acquired, Coordinator, Ended, Error, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{Key, LostReason, Policy, Rejection, ReportAnswer, StoreDown, StoreTime};
 use crate::fanout::{Hub, HubLimits, Listener, Record, ResetReason};
@@ -128,6 +129,7 @@ impl Coordinator {
             policies: self.policies.clone(),
             flights: Arc::new(Flights::new(self.flights.most())),
             dice: self.dice.degraded(),
+            shaping: Shaping::new(&self.dice),
             draining: self.draining.clone(),
             tasks: self.tasks.clone(),
             losses: Losses::default(),

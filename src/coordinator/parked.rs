@@ -131,6 +131,7 @@ impl Reply {
                 answer,
                 degraded: false,
                 waited: Duration::ZERO,
+                hint: None,
             },
             Reply::Replaced => busy(BusyCause::WaitElapsed),
             Reply::Farewell(farewell) => return farewell.into(),
@@ -203,6 +204,7 @@ fn busy(cause: BusyCause) -> Acquired {
         bytes: None,
         degraded: false,
         waited: Duration::ZERO,
+        hint: None,
     }
 }
 

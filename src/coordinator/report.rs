@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::ask::Seen;
 use super::{Coordinator, Error, MAX_TAGS, MOST_CONFLICTS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
-    self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Policy, RenewDecision, Report, ReportAnswer,
+    self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Plan, Policy, RenewDecision, Report, ReportAnswer,
     ReportDecision, StoreTime, Tag, Value, View,
 };
 use crate::store::{Commit, Committed, Event, Guard, Loaded, NewBytes, Outcome, StoreError, Want};
@@ -47,19 +47,39 @@ impl Coordinator {
         let ReportValue { key, report, .. } = request;
         let mut seen = self.recall_or_see(key, &report.tags).await?;
         for _ in 0..MOST_CONFLICTS {
-            let mut decision = decision::report(&seen.loaded.view(), report, policy, self.dice.draw());
+            let (mut decision, mut plan) = self.decide_report(&seen, report, policy);
             let accepts = matches!(decision, ReportDecision::Accept { .. }) && check_tags(&seen, report).is_ok();
             if seen.recalled && !accepts {
+                self.shaping.levels.withdraw(key, plan);
                 seen = self.see(key, &report.tags, Want::default()).await?;
-                decision = decision::report(&seen.loaded.view(), report, policy, self.dice.draw());
+                (decision, plan) = self.decide_report(&seen, report, policy);
             }
-            check_tags(&seen, report)?;
-            match self.commit_report(request, &seen, decision, policy).await? {
+            if let Err(error) = check_tags(&seen, report) {
+                self.shaping.levels.withdraw(key, plan);
+                return Err(error);
+            }
+            let committed = self.commit_report(request, &seen, decision, policy).await;
+            if !matches!(committed, Ok(Ok(_))) {
+                self.shaping.levels.withdraw(key, plan);
+            }
+            match committed? {
                 Ok(answer) => return Ok(answer),
                 Err(now) => seen = now,
             }
         }
         Err(Error::contended())
+    }
+
+    /// The decision, with a lifetime that puts the value's next rebuild into a quiet second; that is noted.
+    fn decide_report(&self, seen: &Seen, report: &Report, policy: &Policy) -> (ReportDecision, Option<Plan>) {
+        let levels = &self.shaping.levels;
+        let (draw, plan) = levels.choose(&seen.loaded, report, policy, self.dice.draw());
+        let decision = decision::report(&seen.loaded.view(), report, policy, draw);
+        if matches!(decision, ReportDecision::Accept { .. }) {
+            return (decision, plan);
+        }
+        levels.withdraw(&seen.loaded.snapshot.key, plan);
+        (decision, None)
     }
 
     /// `Err`: something has changed meanwhile, and how it is now.

@@ -3,6 +3,7 @@
 mod degraded;
 mod leases;
 mod parking;
+mod shaping;
 mod trips;
 
 use std::sync::Arc;
@@ -125,6 +126,7 @@ fn question() -> Acquire {
         ask: Ask::plain(),
         wait: None,
         answer_by: None,
+        hits: 0,
     }
 }
 

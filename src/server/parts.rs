@@ -1,6 +1,6 @@
 //! What a replica is made of, put together: store, fan-out, coordinator.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -65,7 +65,14 @@ impl Parts {
             watchers: settings.limits.max_watchers,
             ..HubLimits::default()
         };
-        let hub = Hub::new(store.feed(), limits);
+        let reader: Arc<OnceLock<Weak<Coordinator>>> = Arc::default();
+        let told = reader.clone();
+        let hits = move |namespace: &str, key: &str, hits| {
+            if let Some(coordinator) = told.get().and_then(Weak::upgrade) {
+                coordinator.read_locally(namespace, key, hits);
+            }
+        };
+        let hub = Hub::with_hits(store.feed(), limits, Box::new(hits));
         if let Some(peers) = store.peers() {
             peers.answer_for(hub.respondent());
         }
@@ -77,6 +84,7 @@ impl Parts {
             Dice::random(),
             settings.limits.max_waiters,
         );
+        let _ = reader.set(Arc::downgrade(&coordinator));
         observe(metrics, memory, &hub, &coordinator);
         Parts {
             store,

@@ -16,6 +16,7 @@ mod discovery;
 mod endings;
 mod fields;
 mod herd;
+mod hot;
 mod idle;
 mod intents;
 mod invalidation;

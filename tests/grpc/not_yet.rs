@@ -1,6 +1,6 @@
 //! What later releases bring says so, once the request is right.
 
-use drover::proto::{ListHotKeysRequest, ScheduleRefreshRequest};
+use drover::proto::ScheduleRefreshRequest;
 use tonic::Code;
 
 use crate::statuses::fields;
@@ -15,24 +15,14 @@ async fn it_is_unimplemented_and_says_what_is_missing() {
         keys,
         ..ScheduleRefreshRequest::default()
     };
-    let hot_keys = |page_size| ListHotKeysRequest {
-        namespace: "shop".to_owned(),
-        page_size,
-    };
     let statuses = [
         calls
             .schedule_refresh(schedule(words(&["item"])))
             .await
             .expect_err("not yet"),
         calls.pull_refreshes(tokio_stream::empty()).await.expect_err("not yet"),
-        drover
-            .admin()
-            .await
-            .list_hot_keys(hot_keys(0))
-            .await
-            .expect_err("not yet"),
     ];
-    for (status, call) in statuses.iter().zip(["ScheduleRefresh", "PullRefreshes", "ListHotKeys"]) {
+    for (status, call) in statuses.iter().zip(["ScheduleRefresh", "PullRefreshes"]) {
         assert_eq!(status.code(), Code::Unimplemented);
         assert!(
             status.message().contains(call) && status.message().contains("later"),
@@ -41,12 +31,5 @@ async fn it_is_unimplemented_and_says_what_is_missing() {
     }
     let status = calls.schedule_refresh(schedule(Vec::new())).await.expect_err("no keys");
     assert_eq!(fields(&status), ["keys"]);
-    let status = drover
-        .admin()
-        .await
-        .list_hot_keys(hot_keys(-1))
-        .await
-        .expect_err("negative");
-    assert_eq!(fields(&status), ["page_size"]);
     drover.end().await;
 }

@@ -33,6 +33,8 @@ mod endings;
 mod fields;
 #[path = "../grpc/herd.rs"]
 mod herd;
+#[path = "../grpc/hot.rs"]
+mod hot;
 #[path = "../grpc/intents.rs"]
 mod intents;
 #[path = "../grpc/invalidation.rs"]

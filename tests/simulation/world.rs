@@ -296,6 +296,7 @@ impl World {
                         ask,
                         wait: None,
                         answer_by: None,
+                        hits: 0,
                     },
                 )
                 .await

@@ -1,0 +1,51 @@
+//! What keeps rebuilds from coming all at once, and what is known of who wants what.
+//!
+//! *Owns* what a replica knows of namespaces rather than of keys. *Never* decides: the rules are in `decision`.
+//!
+//! | to follow | read |
+//! |---|---|
+//! | which keys are asked for most | `hot` |
+//! | when the next rebuild of a value is due | `level` |
+
+mod hot;
+mod level;
+mod table;
+
+pub(super) use self::hot::HotKeys;
+pub(super) use self::level::Levels;
+use super::{Coordinator, Dice, Error};
+use crate::decision::{COUNTERS, Hot, Key};
+
+/// What a replica knows of its namespaces.
+pub(super) struct Shaping {
+    pub hot: HotKeys,
+    pub levels: Levels,
+}
+
+impl Shaping {
+    pub fn new(dice: &Dice) -> Shaping {
+        Shaping {
+            hot: HotKeys::new(dice.salt()),
+            levels: Levels::new(),
+        }
+    }
+}
+
+impl Coordinator {
+    /// A key was read so many times from a local copy, of which nobody asked.
+    pub fn read_locally(&self, namespace: &str, key: &str, times: u64) {
+        if self.policies.of(namespace).is_some() {
+            self.shaping.hot.asked(&Key::new(namespace, key), times);
+        }
+    }
+
+    /// The keys of a namespace that this replica is asked for most, the first most of all; at most [`COUNTERS`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownNamespace`].
+    pub fn hot_keys(&self, namespace: &str, count: usize) -> Result<Vec<Hot>, Error> {
+        self.policy(namespace)?;
+        Ok(self.shaping.hot.top(namespace, count.min(COUNTERS)))
+    }
+}
