@@ -18,8 +18,10 @@ pub mod event;
 pub mod faulty;
 pub mod memory;
 pub mod redis;
+pub mod shaping;
 
 use std::future::Future;
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use crate::decision::{Draft, Entry, Generations, Key, Mode, Seq, StoreTime, Tag,
 use crate::fanout::{Feed, Peers};
 pub use clock::Clock;
 pub use event::{Event, Target};
+pub use shaping::{Budgeted, Budgeting, Changed};
 
 /// The answer of a store, to be awaited.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -72,6 +75,13 @@ pub trait Store: Send + Sync + 'static {
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         None
     }
+
+    /// Takes, keeps up or gives back a place in the rebuild budget of the key's namespace, for the lease with this secret.
+    fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted>;
+
+    /// The circuit of a namespace in its [written form](crate::decision::Circuit::to_text), empty where there is none: set to `new` if it is
+    /// `expected`. Answers how it is then. Without `new` it is only read.
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>>;
 }
 
 /// What a load is for.

@@ -15,10 +15,12 @@
 //! *Why immutable snapshots*: a load is a reference count, and no caller ever holds a lock while it thinks.
 
 mod header;
+mod shaping;
 mod shard;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -27,10 +29,11 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
 use self::header::Header;
+use self::shaping::Namespaces;
 use self::shard::{Change, Shard};
 use super::{
-    Answer, Census, Clock, Commit, Committed, Covering, Event, Invalidated, Loaded, NewBytes, Outcome, Revision,
-    Snapshot, Store, StoreError, Target, Want,
+    Answer, Budgeted, Budgeting, Census, Changed, Clock, Commit, Committed, Covering, Event, Invalidated, Loaded,
+    NewBytes, Outcome, Revision, Snapshot, Store, StoreError, Target, Want,
 };
 use crate::decision::{Entry, Generations, Key, Lease, Seq, Stamp, StoreTime, Tag, Value};
 use crate::fanout::Feed;
@@ -74,6 +77,7 @@ pub struct Memory {
     shards: Box<[Padded]>,
     hasher: DefaultHashBuilder,
     header: Header,
+    namespaces: Namespaces,
     feed: Arc<Feed>,
     clock: Clock,
     limits: Limits,
@@ -100,6 +104,7 @@ impl Memory {
             shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             hasher: DefaultHashBuilder::default(),
             header: Header::default(),
+            namespaces: Namespaces::default(),
             feed: Feed::new(),
             clock,
             limits,
@@ -375,6 +380,22 @@ impl Store for Memory {
 
     fn feed(&self) -> &Arc<Feed> {
         &self.feed
+    }
+
+    fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {
+        let (budgeted, rings) = self.namespaces.budget(key, lease, what, self.clock.now());
+        if rings {
+            self.feed.ring(&Changed::Budget.ring(key.namespace()));
+        }
+        Box::pin(std::future::ready(Ok(budgeted)))
+    }
+
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        let (circuit, changed) = self.namespaces.circuit(namespace, expected, new);
+        if changed {
+            self.feed.ring(&Changed::Circuit.ring(namespace));
+        }
+        Box::pin(std::future::ready(Ok(circuit)))
     }
 }
 

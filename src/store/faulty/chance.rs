@@ -19,12 +19,16 @@ pub enum Call {
     List,
     /// [`Store::ping`](crate::store::Store::ping).
     Ping,
+    /// [`Store::budget`](crate::store::Store::budget).
+    Budget,
+    /// [`Store::circuit`](crate::store::Store::circuit).
+    Circuit,
 }
 
 impl Call {
     /// Whether it may change the store.
     pub fn writes(self) -> bool {
-        matches!(self, Call::Commit | Call::Invalidate)
+        matches!(self, Call::Commit | Call::Invalidate | Call::Budget | Call::Circuit)
     }
 }
 

@@ -36,6 +36,10 @@ pub struct Scripts {
     pub adopt: Script,
     /// Writes and reads the registrations of replicas.
     pub register: Script,
+    /// A place in a rebuild budget.
+    pub budget: Script,
+    /// The circuit of a namespace.
+    pub circuit: Script,
 }
 
 impl Scripts {
@@ -50,6 +54,8 @@ impl Scripts {
             found: script!("found"),
             adopt: script!("adopt"),
             register: script!("register"),
+            budget: script!("budget"),
+            circuit: script!("circuit"),
         }
     }
 }
