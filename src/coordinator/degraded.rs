@@ -25,7 +25,7 @@ use super::{Acquire, Acquired, Coordinator, Ended, Error, Renew, Renewed, Report
 use crate::decision::{Key, LostReason, Policy, Rejection, ReportAnswer, StoreDown, StoreTime};
 use crate::fanout::{Hub, HubLimits, Listener, Record, ResetReason};
 use crate::store::memory::{Limits, Memory};
-use crate::store::{Clock, Store as _, StoreError, Want};
+use crate::store::{Changed, Clock, Store as _, StoreError, Want};
 
 /// Of what is decided alone, one partition: it lives for seconds, so there is never much.
 const ROOM: Limits = Limits {
@@ -219,7 +219,14 @@ impl Ears {
 
 impl Listener for Ears {
     fn rung(&self, key: &Key) {
-        self.flights.ring(key);
+        match Changed::read(key) {
+            None => self.flights.ring(key),
+            Some((changed, namespace)) => {
+                if let Some(coordinator) = self.coordinator.upgrade() {
+                    coordinator.namespace_rung(changed, namespace);
+                }
+            }
+        }
     }
 
     fn logged(&self, _: &Record) {}

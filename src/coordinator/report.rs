@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ask::Seen;
+use super::shaping::End;
 use super::{Coordinator, Error, MAX_TAGS, MOST_CONFLICTS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
     self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Plan, Policy, RenewDecision, Report, ReportAnswer,
@@ -43,7 +44,11 @@ impl Coordinator {
 
     /// Decides and commits, again for as long as somebody else is faster. What this replica remembers of the key is enough to accept the
     /// report, since the store checks it; whatever else comes of it is decided anew from what the store says.
-    async fn report_until_committed(&self, request: &ReportValue, policy: &Policy) -> Result<ReportAnswer, Error> {
+    async fn report_until_committed(
+        self: &Arc<Self>,
+        request: &ReportValue,
+        policy: &Policy,
+    ) -> Result<ReportAnswer, Error> {
         let ReportValue { key, report, .. } = request;
         let mut seen = self.recall_or_see(key, &report.tags).await?;
         for _ in 0..MOST_CONFLICTS {
@@ -84,7 +89,7 @@ impl Coordinator {
 
     /// `Err`: something has changed meanwhile, and how it is now.
     async fn commit_report(
-        &self,
+        self: &Arc<Self>,
         request: &ReportValue,
         seen: &Seen,
         decision: ReportDecision,
@@ -93,12 +98,16 @@ impl Coordinator {
         let (ReportValue { key, report, bytes }, loaded) = (request, &seen.loaded);
         let sent = Instant::now();
         match decision {
-            ReportDecision::Repeat => Ok(Ok(decision::accepted(&loaded.view(), report.lease, policy))),
+            ReportDecision::Repeat => {
+                self.lease_is_gone(key, report.lease);
+                Ok(Ok(decision::accepted(&loaded.view(), report.lease, policy)))
+            }
             ReportDecision::Refuse { rejection, revoke } => {
                 if let Some(draft) = revoke {
                     // A renewal may have come in between: then the dead lease is still there, and is looked at again.
-                    if let Outcome::Conflict(now) = self.store.commit(Commit::new(key, loaded, *draft)).await? {
-                        return Ok(Err(Seen::loaded(now, sent)));
+                    match self.store.commit(Commit::new(key, loaded, *draft)).await? {
+                        Outcome::Conflict(now) => return Ok(Err(Seen::loaded(now, sent))),
+                        Outcome::Committed(done) => self.lease_ended(key, report.lease, End::Vacated, done.now),
                     }
                 }
                 Ok(Ok(ReportAnswer::Rejected(rejection)))
@@ -110,6 +119,7 @@ impl Coordinator {
                 commit.events = self.refreshed(request, commit.draft.as_ref());
                 match self.store.commit(commit).await? {
                     Outcome::Committed(done) => {
+                        self.lease_ended(key, report.lease, end(&report.outcome), done.now);
                         let view = View {
                             entry: &done.snapshot.entry,
                             generations: &loaded.generations,
@@ -156,6 +166,9 @@ impl Coordinator {
             let draft = match decision {
                 RenewDecision::Keep(draft) => draft,
                 RenewDecision::Lost { reason, ttl, max_hold } => {
+                    if ttl.is_zero() {
+                        self.lease_is_gone(key, *lease);
+                    }
                     let age = seen.sent.elapsed();
                     return Ok(Renewed {
                         lost: Some(reason),
@@ -164,17 +177,37 @@ impl Coordinator {
                     });
                 }
             };
+            let length = kept_for(&draft);
+            self.keep_place(key, *lease, length).await?;
             let mut commit = Commit::new(key, &seen.loaded, *draft);
             commit.until = deadline(&seen.loaded, *lease);
             commit.guard = Some(guard(&seen.loaded, *lease, &[]));
             let sent = Instant::now();
             match self.store.commit(commit).await? {
                 Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
-                Outcome::Committed(done) => return Ok(kept(&done, sent.elapsed())),
+                Outcome::Committed(done) => {
+                    self.lease_renewed(key, length, done.now);
+                    return Ok(kept(&done, sent.elapsed()));
+                }
             }
         }
         Err(Error::contended())
     }
+}
+
+/// What a report's outcome is to others.
+fn end(outcome: &Ending) -> End {
+    match outcome {
+        Ending::Built(_) | Ending::NotModified => End::Succeeded,
+        Ending::Failed { .. } => End::Failed,
+        Ending::Abandoned => End::Vacated,
+    }
+}
+
+/// How long the lease of a renewal lasts from its commit, at most.
+fn kept_for(draft: &Draft) -> Duration {
+    let deadline = draft.lease.as_deref().map(|lease| lease.deadline);
+    deadline.and_then(|deadline| deadline.after).unwrap_or_default()
 }
 
 /// What is left of a lease that was renewed by a commit that took so long: it counts from when that was sent.

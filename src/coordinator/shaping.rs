@@ -6,13 +6,20 @@
 //! |---|---|
 //! | which keys are asked for most | `hot` |
 //! | when the next rebuild of a value is due | `level` |
+//! | what a grant needs before it is committed | `admit`; then `lines` for those who wait for a place, and `circuits` |
 
+mod admit;
+mod circuits;
 mod hot;
 mod level;
+mod lines;
 mod table;
 
+pub(super) use self::admit::{End, HeldBack, Pass};
+use self::circuits::Circuits;
 pub(super) use self::hot::HotKeys;
 pub(super) use self::level::Levels;
+use self::lines::Lines;
 use super::{Coordinator, Dice, Error};
 use crate::decision::{COUNTERS, Hot, Key};
 
@@ -20,6 +27,8 @@ use crate::decision::{COUNTERS, Hot, Key};
 pub(super) struct Shaping {
     pub hot: HotKeys,
     pub levels: Levels,
+    pub lines: Lines,
+    pub circuits: Circuits,
 }
 
 impl Shaping {
@@ -27,6 +36,8 @@ impl Shaping {
         Shaping {
             hot: HotKeys::new(dice.salt()),
             levels: Levels::new(),
+            lines: Lines::default(),
+            circuits: Circuits::new(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The coordinator over the embedded store, on paused time.
 
+mod budget;
+mod circuit;
 mod degraded;
 mod leases;
 mod parking;

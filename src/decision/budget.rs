@@ -185,6 +185,11 @@ impl Line {
         Some(key)
     }
 
+    /// Whether a key stands in it.
+    pub fn has(&self, key: &Key) -> bool {
+        self.standing.contains_key(key)
+    }
+
     /// The first in line, and its class.
     pub fn first(&self) -> Option<(&Key, Class)> {
         self.row.first_key_value().map(|((class, _), key)| (key, *class))

@@ -10,6 +10,7 @@ mod admin;
 mod backing;
 mod backoff;
 mod barrier;
+mod budget;
 mod child;
 mod crowd;
 mod discovery;

@@ -23,6 +23,8 @@ mod admin;
 mod backoff;
 #[path = "../grpc/barrier.rs"]
 mod barrier;
+#[path = "../grpc/budget.rs"]
+mod budget;
 #[path = "../grpc/crowd.rs"]
 mod crowd;
 #[path = "../grpc/discovery.rs"]
