@@ -100,6 +100,11 @@ impl Metrics {
         self.count(namespace, Cell::acquired(answer));
     }
 
+    /// It was decided by this replica alone.
+    pub fn degraded(&self, namespace: &str, answer: &Answer) {
+        self.count(namespace, Cell::degraded(answer));
+    }
+
     /// A lease was granted: to a caller that asked, to a promoted waiter, or to a worker.
     pub fn granted(&self, namespace: &str, cause: Cause) {
         self.count(namespace, Cell::granted(cause));

@@ -1,14 +1,15 @@
 //! How many rebuilds a replica grants at once when its store answers again.
 //!
 //! Every key that was asked for during the loss is missing or old by then, at every replica. So the first grant comes after a random
-//! part of half a second (that the store is back takes as long to be noticed, and callers are promised a second), and from there the pace doubles every tenth of a second: 1, 2, 4, … until it is no bound any more.
+//! part of 0.4 s (that the store is back takes nearly as long to be noticed, and callers are promised a second), and from there the pace
+//! doubles every tenth of a second: 1, 2, 4, … until it is no bound any more.
 
 use std::time::Duration;
 
 use super::{Draw, Purpose};
 
 /// The first grant comes within so much.
-const FIRST_WITHIN: Duration = Duration::from_millis(500);
+const FIRST_WITHIN: Duration = Duration::from_millis(400);
 /// The pace doubles after this.
 const DOUBLES_EVERY: Duration = Duration::from_millis(100);
 /// After so many doublings there is no bound: that would be 160,000 grants a second.
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_grant_comes_within_half_a_second_at_a_moment_of_its_own() {
+    fn the_first_grant_comes_soon_and_at_a_moment_of_its_own() {
         let firsts: Vec<Duration> = (0..1_000).map(|seed| reentry(seed).due(0)).collect();
         assert!(firsts.iter().all(|first| *first < FIRST_WITHIN));
         let mean = firsts.iter().sum::<Duration>() / 1_000;

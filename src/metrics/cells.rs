@@ -65,8 +65,9 @@ const GRANTS: usize = DECISIONS.len();
 const REPORTS: usize = GRANTS + CAUSES.len();
 const RENEWALS: usize = REPORTS + OUTCOMES.len() * RESULTS;
 const INVALIDATIONS: usize = RENEWALS + 1 + LOST.len();
+const DEGRADED: usize = INVALIDATIONS + TARGETS.len() * MODES.len();
 /// How many cells a namespace has.
-pub(super) const CELLS: usize = INVALIDATIONS + TARGETS.len() * MODES.len();
+pub(super) const CELLS: usize = DEGRADED + DECISIONS.len();
 
 /// The place of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,11 @@ impl Cell {
             Answer::KeepOff(_) => 4,
             Answer::Miss => 5,
         })
+    }
+
+    /// The same answer, once more: where it was decided alone.
+    pub(super) fn degraded(answer: &Answer) -> Cell {
+        Cell(DEGRADED + Cell::acquired(answer).0)
     }
 
     pub(super) fn granted(cause: Cause) -> Cell {
@@ -126,7 +132,7 @@ pub(super) struct Labelled {
     pub(super) from_zero: bool,
 }
 
-pub(super) fn families() -> [Family; 5] {
+pub(super) fn families() -> [Family; 6] {
     let family = |name, unit, description, cells| Family {
         name,
         unit,
@@ -138,7 +144,13 @@ pub(super) fn families() -> [Family; 5] {
             "drover.acquires",
             "{call}",
             "Acquires answered, by decision",
-            acquires(),
+            acquires(0, true),
+        ),
+        family(
+            "drover.acquires.degraded",
+            "{call}",
+            "Acquires that this replica decided alone because the store did not answer, by decision; counted among the acquires too",
+            acquires(DEGRADED, false),
         ),
         family("drover.grants", "{lease}", "Leases granted, by cause", grants()),
         family(
@@ -157,11 +169,11 @@ pub(super) fn families() -> [Family; 5] {
     ]
 }
 
-fn acquires() -> Vec<Labelled> {
-    let cell = |(place, name): (usize, &&'static str)| Labelled {
-        place,
+fn acquires(first: usize, from_zero: bool) -> Vec<Labelled> {
+    let cell = |(index, name): (usize, &&'static str)| Labelled {
+        place: first + index,
         labels: vec![KeyValue::new(DECISION, *name)],
-        from_zero: true,
+        from_zero,
     };
     DECISIONS.iter().enumerate().map(cell).collect()
 }

@@ -90,6 +90,7 @@ fn label_at(cell: Cell, name: &str) -> String {
 fn what_is_counted_has_the_label_that_the_decision_gives_it() {
     for answer in answers() {
         assert_eq!(label_at(Cell::acquired(&answer), "drover.decision"), answer.as_str());
+        assert_eq!(label_at(Cell::degraded(&answer), "drover.decision"), answer.as_str());
     }
     for cause in CAUSES {
         assert_eq!(label_at(Cell::granted(cause), "drover.cause"), cause.as_str());

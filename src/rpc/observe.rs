@@ -12,6 +12,9 @@ use crate::metrics::Metrics;
 /// An acquire was answered.
 pub(super) fn acquired(metrics: &Metrics, namespace: &str, acquired: &Acquired) {
     metrics.acquired(namespace, &acquired.answer);
+    if acquired.degraded {
+        metrics.degraded(namespace, &acquired.answer);
+    }
     let cause = match &acquired.answer {
         Answer::Rebuild(rebuild) => Some(rebuild.cause),
         _ => None,

@@ -88,7 +88,6 @@ fn keep(round: &Round, seed: u64) {
 
 /// The old primary comes back at once and empty, as under a supervisor, and until the sentinels tell it that it is a replica it takes writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "drover connects to an old primary that has come back before it asks the sentinels again: what it writes there is lost"]
 async fn the_primary_is_killed_under_sentinels() {
     keeps_every_promise(Fault::SentinelFailover).await;
 }

@@ -156,8 +156,8 @@ impl Replica {
 
 /// The last lines.
 pub fn tail(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(12)..].join("\n")
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains("drover::audit")).collect();
+    lines[lines.len().saturating_sub(24)..].join("\n")
 }
 
 /// Sends a signal to a process that is ours.

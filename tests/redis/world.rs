@@ -44,16 +44,23 @@ impl World {
 
     /// One more replica: its store answers.
     pub async fn replica(&self) -> Replica {
-        self.join(true).await
+        Replica::at(&self.url).await
     }
 
     /// One that does nothing unless it is asked: it does not read the log.
     pub async fn passive_replica(&self) -> Replica {
-        self.join(false).await
+        Replica::join(&self.url, false).await
+    }
+}
+
+impl Replica {
+    /// Its store answers.
+    pub async fn at(url: &str) -> Replica {
+        Replica::join(url, true).await
     }
 
-    async fn join(&self, reads: bool) -> Replica {
-        let settings = RedisSettings::at(&self.url).expect("a store's URL");
+    async fn join(url: &str, reads: bool) -> Replica {
+        let settings = RedisSettings::at(url).expect("a store's URL");
         let link = Link::new(&settings).expect("settings of a store");
         let tasks = TaskTracker::new();
         let cut = CancellationToken::new();
@@ -77,9 +84,7 @@ impl World {
         }
         replica
     }
-}
 
-impl Replica {
     /// Waits until the store answers.
     pub async fn answers(&self) {
         for _ in 0..3_000 {

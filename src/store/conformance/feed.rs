@@ -25,6 +25,12 @@ impl Heard {
         heard
     }
 
+    fn positions(&self, partition: u16) -> Vec<u64> {
+        let records = self.records.lock();
+        let own = records.iter().filter(|record| record.place.partition == partition);
+        own.map(|record| record.place.at).collect()
+    }
+
     fn rung(&self) -> usize {
         self.rings.lock().len()
     }
@@ -45,7 +51,7 @@ impl Listener for Heard {
 /// Time for a ring that must not come.
 const A_WHILE: Duration = Duration::from_millis(100);
 
-/// Each with the number and the moment of its commit, and at the position that the commit answered.
+/// Each with the number and the moment of its commit, and in its partition in their order, up to the position that the commit answered.
 pub async fn the_log_has_the_events_of_the_commits_in_their_order(harness: &impl Harness) {
     let store = harness.store();
     let heard = Heard::of(store);
@@ -56,7 +62,11 @@ pub async fn the_log_has_the_events_of_the_commits_in_their_order(harness: &impl
         write.events = vec![event(&key(name)), event(&key("also"))];
         let events = write.events.clone();
         let done = committed(store, write).await;
-        told.extend(events.into_iter().map(|event| (done.number, done.now, event)));
+        told.extend(
+            events
+                .into_iter()
+                .map(|event| (done.place.partition, done.number, done.now, event)),
+        );
         let tag: Tag = "t".into();
         let covered = invalidate(store, Some(&tag), Mode::Expire).await;
         let event = Event::Invalidated {
@@ -64,18 +74,26 @@ pub async fn the_log_has_the_events_of_the_commits_in_their_order(harness: &impl
             target: Target::Tag(tag),
             mode: Mode::Expire,
         };
-        told.push((covered.number, covered.now, event));
-        assert!(done.place.at < covered.place.at, "{done:?} then {covered:?}");
+        told.push((covered.place.partition, covered.number, covered.now, event));
         let there = || heard.records.lock().len() == told.len();
         assert!(eventually(harness, there).await, "{:?}", heard.records.lock());
-        let positions: Vec<u64> = heard.records.lock().iter().map(|record| record.place.at).collect();
-        assert!(positions.is_sorted() && positions.contains(&done.place.at));
-        assert_eq!(positions.last(), Some(&covered.place.at));
+        for place in [done.place, covered.place] {
+            let positions = heard.positions(place.partition);
+            let is_last = place == covered.place || place.partition != covered.place.partition;
+            assert!(
+                positions.is_sorted() && positions.contains(&place.at),
+                "{place:?}: {positions:?}"
+            );
+            assert_eq!(positions.last() == Some(&place.at), is_last, "{place:?}: {positions:?}");
+        }
     }
-    let records = heard.records.lock();
-    let heard: Vec<_> = records
-        .iter()
-        .map(|record| (record.number, record.at, record.event.clone()))
+    // Partitions have no order among each other.
+    let mut heard: Vec<_> = heard.records.lock().clone();
+    heard.sort_by_key(|record| record.place.partition);
+    told.sort_by_key(|(partition, ..)| *partition);
+    let heard: Vec<_> = heard
+        .into_iter()
+        .map(|record| (record.place.partition, record.number, record.at, record.event))
         .collect();
     assert_eq!(heard, told);
 }

@@ -11,7 +11,7 @@ use super::feed::Heard;
 use super::write::*;
 use super::{Harness, eventually};
 use crate::decision::{Mode, Seq, Tag};
-use crate::store::{Commit, Outcome, Revision, Store};
+use crate::store::{Commit, Outcome, Place, Revision, Store};
 
 const RACERS: u64 = 8;
 const ROUNDS: u64 = 40;
@@ -49,7 +49,7 @@ async fn increment(store: Arc<dyn Store>) -> Vec<Revision> {
     upon
 }
 
-/// Of grants and of invalidations, on different keys.
+/// Of grants and of invalidations, on different keys of a partition.
 pub async fn numbers_taken_at_the_same_time_are_different(harness: &impl Harness) {
     let store = harness.store();
     let racers: Vec<_> = (0..RACERS)
@@ -57,7 +57,9 @@ pub async fn numbers_taken_at_the_same_time_are_different(harness: &impl Harness
         .collect();
     let mut taken = HashSet::new();
     for racer in racers {
-        let numbers = racer.await.expect("no panic");
+        let mut numbers = racer.await.expect("no panic");
+        // A stable order: of one partition they stay as they came.
+        numbers.sort_by_key(|(partition, _)| *partition);
         assert!(numbers.is_sorted(), "one after the other, but {numbers:?}");
         for number in numbers {
             assert!(taken.insert(number), "{number:?} was taken twice");
@@ -65,12 +67,14 @@ pub async fn numbers_taken_at_the_same_time_are_different(harness: &impl Harness
     }
 }
 
-async fn take(store: Arc<dyn Store>, racer: u64) -> Vec<Seq> {
+/// In which partitions, and which.
+async fn take(store: Arc<dyn Store>, racer: u64) -> Vec<(u16, Seq)> {
     let (own, tag): (_, Tag) = (key(&format!("k{racer}")), format!("t{racer}").into());
     let mut numbers = Vec::new();
     for _ in 0..ROUNDS {
-        numbers.push(grant(&store, &own, &[]).await.number);
-        numbers.push(invalidate(&store, Some(&tag), Mode::Drop).await.number);
+        numbers.push((store.partition(&own), grant(&store, &own, &[]).await.number));
+        let invalidated = invalidate(&store, Some(&tag), Mode::Drop).await;
+        numbers.push((invalidated.place.partition, invalidated.number));
         tokio::task::yield_now().await;
     }
     numbers
@@ -89,7 +93,7 @@ pub async fn the_log_has_the_order_of_commits_that_race(harness: &impl Harness) 
     }
     assert!(eventually(harness, || heard.records.lock().len() == told.len()).await);
     let mut records = heard.records.lock().clone();
-    records.sort_by_key(|record| record.place.at);
+    records.sort_by_key(|record| record.place);
     for event in [event(&key("a")), event(&key("b"))] {
         let numbers: Vec<Seq> = records
             .iter()
@@ -98,14 +102,14 @@ pub async fn the_log_has_the_order_of_commits_that_race(harness: &impl Harness) 
             .collect();
         assert!(numbers.is_sorted(), "{event:?}: {numbers:?}");
     }
-    let mut logged: Vec<(u64, Seq)> = records.iter().map(|record| (record.place.at, record.number)).collect();
+    let mut logged: Vec<(Place, Seq)> = records.iter().map(|record| (record.place, record.number)).collect();
     told.sort_unstable();
     logged.sort_unstable();
     assert_eq!(logged, told);
 }
 
 /// Marks one of two keys again and again; at which positions, with which numbers.
-async fn tell(store: Arc<dyn Store>, racer: u64) -> Vec<(u64, Seq)> {
+async fn tell(store: Arc<dyn Store>, racer: u64) -> Vec<(Place, Seq)> {
     let shared = key(if racer.is_multiple_of(2) { "a" } else { "b" });
     let mut told = Vec::new();
     while told.len() < ROUNDS as usize {
@@ -113,7 +117,7 @@ async fn tell(store: Arc<dyn Store>, racer: u64) -> Vec<(u64, Seq)> {
         let mut write = Commit::new(&shared, &loaded, marked(&loaded));
         write.events = vec![event(&shared)];
         if let Outcome::Committed(done) = commit(&store, write).await {
-            told.push((done.place.at, done.number));
+            told.push((done.place, done.number));
         }
         tokio::task::yield_now().await;
     }

@@ -25,6 +25,8 @@ pub enum Condition {
     ReadOnly,
     /// The primary has lost its replicas, and is told to refuse writes then.
     CutOff,
+    /// The sentinels name another primary, or think that this one is down.
+    Doubted,
     /// The server evicts keys as it likes (`allkeys-*`).
     Evicting,
     /// The server reads its data from disk.
@@ -61,12 +63,13 @@ pub enum Condition {
 
 impl Condition {
     /// All, in the order of their declaration.
-    pub const ALL: [Condition; 21] = [
+    pub const ALL: [Condition; 22] = [
         Condition::WrongType,
         Condition::UnreadableEntry,
         Condition::Full,
         Condition::ReadOnly,
         Condition::CutOff,
+        Condition::Doubted,
         Condition::Evicting,
         Condition::Loading,
         Condition::NewPrimary,
@@ -93,6 +96,7 @@ impl Condition {
             Condition::Full => "full",
             Condition::ReadOnly => "read_only",
             Condition::CutOff => "cut_off",
+            Condition::Doubted => "doubted",
             Condition::Evicting => "evicting",
             Condition::Loading => "loading",
             Condition::NewPrimary => "new_primary",

@@ -70,8 +70,8 @@ pub async fn follow(store: Arc<Redis>, number: usize) {
     loop {
         if let Err(error) = tail.run().await {
             tracing::debug!(partition = partition.number, %error, "the log could not be followed; trying again");
+            tokio::time::sleep(AGAIN).await;
         }
-        tokio::time::sleep(AGAIN).await;
     }
 }
 

@@ -1,9 +1,11 @@
 //! Another server becomes the primary.
 
+use std::collections::HashMap;
+
 use drover::store::redis::condition::Condition;
 
 use super::Linked;
-use crate::support::{Sentinels, until};
+use crate::support::{Sentinels, Server, until};
 
 #[tokio::test]
 async fn calls_go_to_the_server_that_the_sentinels_have_made_the_primary() {
@@ -64,4 +66,31 @@ async fn until_there(linked: &Linked, mut there: impl FnMut() -> bool) {
             break;
         }
     }
+}
+
+/// It takes writes and would lose them: the sentinels are about to make another one the primary.
+#[tokio::test]
+async fn a_server_that_answers_again_is_not_taken_for_the_primary_while_the_sentinels_think_that_it_is_down() {
+    let sentinels = Sentinels::start(3);
+    let linked = Linked::to(&sentinels.url());
+    linked.works(0).await;
+    // None of them may ping it, and they never agree to replace it.
+    for sentinel in &sentinels.sentinels {
+        sentinel.ask::<()>(&["SENTINEL", "SET", "drover", "quorum", "9"]);
+    }
+    sentinels.servers[0].ask::<()>(&["ACL", "SETUSER", "default", "-ping"]);
+    until("they think that it is down", || {
+        let known = |sentinel: &Server| sentinel.ask::<HashMap<String, String>>(&["SENTINEL", "MASTER", "drover"]);
+        sentinels
+            .sentinels
+            .iter()
+            .all(|sentinel| known(sentinel)["flags"].contains("s_down"))
+    })
+    .await;
+    assert_eq!(linked.put(0, "1").await.as_deref(), Ok("done"), "no connection broke");
+    sentinels.servers[0].ask::<u64>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    linked.refused_with(0, &["think that it is down"]).await;
+    assert!(linked.met(Condition::Doubted) > 0);
+    sentinels.servers[0].ask::<()>(&["ACL", "SETUSER", "default", "+ping"]);
+    linked.works(0).await;
 }

@@ -60,6 +60,19 @@ impl Sentinels {
         format!("redis+sentinel://{}/{MASTER}", addresses.join(","))
     }
 
+    /// After how long without an answer a server counts as down, in milliseconds.
+    pub fn patience(&self, millis: u64) {
+        for sentinel in &self.sentinels {
+            sentinel.ask::<()>(&[
+                "SENTINEL",
+                "SET",
+                MASTER,
+                "down-after-milliseconds",
+                &millis.to_string(),
+            ]);
+        }
+    }
+
     /// Has the other server made the primary.
     pub fn fail_over(&self) {
         // It refuses while it has not heard enough of the replica yet.

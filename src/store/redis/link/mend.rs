@@ -28,7 +28,7 @@ use super::wire::{Miss, Wire};
 use crate::store::redis::condition::Condition;
 
 /// The first and the longest pause between two attempts. The longest is well below a second, within which grants go on after Redis is back.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(300));
 
 /// The settings of a server are looked at again after this.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -153,7 +153,14 @@ impl Mender<'_> {
     }
 
     async fn try_out(&self, wire: &Wire) -> Result<(), Trouble> {
-        match self.probe(wire).await {
+        let mut tried = self.probe(wire).await;
+        if tried.is_ok() && !self.primary.gate.is_up() {
+            tried = self.link.vouch(self.place).await;
+            if let Err(trouble) = &tried {
+                self.link.conditions.count(trouble.condition);
+            }
+        }
+        match tried {
             Ok(()) => {
                 self.link.up(self.primary);
                 Ok(())

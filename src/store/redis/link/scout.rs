@@ -10,6 +10,7 @@ use ::redis::RedisError;
 use tokio::time::{sleep, timeout};
 
 use super::Link;
+use super::access::Place;
 use super::trouble::Trouble;
 use crate::config::Address;
 use cluster::Cluster;
@@ -31,7 +32,7 @@ pub(super) enum Scout {
 
 impl Scout {
     pub fn sentinels(addresses: Vec<Address>, master: String) -> Scout {
-        Scout::Sentinels(Sentinels { addresses, master })
+        Scout::Sentinels(Sentinels::new(addresses, master))
     }
 
     pub fn cluster(seeds: Vec<Address>, prefix: &str, partitions: u16) -> Scout {
@@ -48,6 +49,15 @@ impl Scout {
 }
 
 impl Link {
+    /// Whether a server that was away, and answers, is the primary as far as somebody knows better than itself.
+    pub(super) async fn vouch(&self, place: &Place) -> Result<(), Trouble> {
+        match &self.scout {
+            Scout::Sentinels(sentinels) => sentinels.vouch(self, place).await,
+            // Who else there is, the nodes of a Cluster tell each other before they answer.
+            Scout::Fixed | Scout::Cluster(_) => Ok(()),
+        }
+    }
+
     /// Until it is time for the next look, or somebody asks for one.
     async fn rest(&self, longest: Duration) {
         sleep(LEAST).await;
