@@ -150,6 +150,9 @@ impl Coordinator {
             Some(HeldBack::NoPlace(again)) => again,
             _ => {
                 self.leave_line(&flight.key);
+                if now.seen.loaded.view().lease().is_none() {
+                    self.nobody_inherits(&flight.key);
+                }
                 AT_LEAST_EVERY
             }
         };

@@ -45,6 +45,7 @@ impl Coordinator {
         } else {
             grant.not_before
         };
+        commit.until = pass.until();
         commit.above = grant.above;
         commit.bytes_on_conflict = bytes;
         commit.events = grant
@@ -77,7 +78,7 @@ impl Coordinator {
             ));
         };
         let instead_of = grant.supersedes.as_ref().map(|(lease, _)| lease);
-        pass.used(lease, after.loaded.now, sent, instead_of);
+        pass.used(lease, after.loaded.now, instead_of);
         tracing::debug!(?key, holder = %lease.holder, token = lease.token.0, cause = grant.cause.as_str(), "granted");
         let now = after.loaded.now.after(sent.elapsed());
         let answer = decision::granted(&grant, lease, now, entry.cost.length(), policy);

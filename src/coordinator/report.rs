@@ -157,6 +157,7 @@ impl Coordinator {
         }
         let Renew { key, lease, ttl } = &request;
         let mut seen = self.recall_or_see(key, &[]).await?;
+        let mut kept_place = false;
         for _ in 0..MOST_CONFLICTS {
             let mut decision = decision::renew(&seen.loaded.view(), *lease, *ttl, &policy);
             if seen.recalled && matches!(decision, RenewDecision::Lost { .. }) {
@@ -166,7 +167,7 @@ impl Coordinator {
             let draft = match decision {
                 RenewDecision::Keep(draft) => draft,
                 RenewDecision::Lost { reason, ttl, max_hold } => {
-                    if ttl.is_zero() {
+                    if kept_place && ttl.is_zero() {
                         self.lease_is_gone(key, *lease);
                     }
                     let age = seen.sent.elapsed();
@@ -178,9 +179,10 @@ impl Coordinator {
                 }
             };
             let length = kept_for(&draft);
-            self.keep_place(key, *lease, length).await?;
+            let until = self.keep_place(&seen, *lease, length).await?;
+            kept_place = true;
             let mut commit = Commit::new(key, &seen.loaded, *draft);
-            commit.until = deadline(&seen.loaded, *lease);
+            commit.until = deadline(&seen.loaded, *lease).min(until);
             commit.guard = Some(guard(&seen.loaded, *lease, &[]));
             let sent = Instant::now();
             match self.store.commit(commit).await? {

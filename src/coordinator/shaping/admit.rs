@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::time::Instant;
 
 use super::super::ask::Seen;
 use super::super::{Coordinator, detach};
@@ -26,9 +25,9 @@ use crate::decision::{
 };
 use crate::store::{Budgeted, Budgeting, Changed, StoreError};
 
-/// A place comes back so much later than its lease's time is over: those who are parked for the key are promoted then, and the commit of
-/// its grant came a moment after the place was taken.
-const GRACE: Duration = Duration::from_millis(100);
+/// A place comes back so much later than its lease's time is over. Those who are parked for the key are promoted then; and the commit of its
+/// grant, which begins the lease's time, comes after the place was taken: within so much, or the store refuses it.
+pub(in crate::coordinator) const GRACE: Duration = Duration::from_millis(250);
 
 /// Why nothing is granted now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +60,7 @@ struct Taken {
     place: bool,
     /// It is the probe of an open circuit.
     probe: bool,
+    /// The store's time before anything was taken.
     now: StoreTime,
 }
 
@@ -146,9 +146,10 @@ impl Coordinator {
             Try::Now { freed, others } => (freed, others),
             Try::NotYet(again) => {
                 // Not a place of its own, but the one that its key may have.
-                let inherits = candidate.takes_over && self.ask_for_place(candidate, 0, false).await?.has;
+                let heir = candidate.takes_over || lines.is_left(key);
+                let inherits = heir && self.ask_for_place(candidate, 0, false).await?.has;
                 if inherits {
-                    lines.is_left(key);
+                    lines.take_left(key);
                     self.leave_line(key);
                 }
                 return Ok((!inherits).then_some(again));
@@ -158,7 +159,7 @@ impl Coordinator {
         if !budgeted.has {
             return Ok(Some(lines.refused(key.namespace(), freed, budgeted.next)));
         }
-        lines.is_left(key);
+        lines.take_left(key);
         let next = lines.leave(key, |other| self.is_waited(other));
         if let Some(next) = next.filter(|_| budgeted.taken < candidate.limit) {
             self.flights.ring(&next);
@@ -187,22 +188,24 @@ impl Coordinator {
         }
     }
 
-    /// A lease lives for so long from now: its place is kept up, before that is committed.
+    /// A lease is to live for so long from now: its place is kept up, before that is committed. Until when it must be.
     pub(in crate::coordinator) async fn keep_place(
         &self,
-        key: &Key,
+        seen: &Seen,
         lease: LeaseId,
         length: Duration,
-    ) -> Result<(), StoreError> {
+    ) -> Result<StoreTime, StoreError> {
+        let key = &seen.loaded.snapshot.key;
         if self.budget_of(key) == 0 {
-            return Ok(());
+            return Ok(StoreTime::NEVER);
         }
+        let until = seen.loaded.now.after(seen.sent.elapsed() + GRACE);
         let hold = Budgeting::Hold {
             length: length + GRACE,
             instead_of: None,
         };
         match self.store.budget(key, lease.secret, hold).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(until),
             Err(StoreError::Unknown(error)) => Err(StoreError::Unavailable(error)),
             Err(error) => Err(error),
         }
@@ -216,10 +219,12 @@ impl Coordinator {
     /// A lease has ended: its place is free or left to those who wait for the key, and the circuit is told.
     pub(in crate::coordinator) fn lease_ended(self: &Arc<Self>, key: &Key, lease: LeaseId, end: End, now: StoreTime) {
         if self.budget_of(key) > 0 {
-            let inherited = end == End::Vacated && self.flights.parked_for(key) > 0;
+            let inherited = end == End::Vacated && self.flights.has_heirs(key);
             let left_for = if inherited { TAKE_UP } else { Duration::ZERO };
             if inherited {
                 self.shaping.lines.left_to_next(key);
+            } else {
+                self.nobody_inherits(key);
             }
             self.give_place_back(key, lease.secret, left_for);
         }
@@ -262,7 +267,12 @@ impl Coordinator {
     /// Those who were parked for a key have left: what was left to them is free.
     pub(in crate::coordinator) fn flight_is_over(self: &Arc<Self>, key: &Key) {
         self.leave_line(key);
-        if self.shaping.lines.is_left(key) {
+        self.nobody_inherits(key);
+    }
+
+    /// Nobody who is parked for a key wants the place that was left to them: it is free.
+    pub(in crate::coordinator) fn nobody_inherits(self: &Arc<Self>, key: &Key) {
+        if self.shaping.lines.take_left(key) {
             self.budget_on_the_side(key, NonZeroU64::MIN, Budgeting::Leave);
         }
     }
@@ -308,22 +318,29 @@ impl Pass {
         }
     }
 
+    /// The grant must be committed before this: a replica that was stopped after it took a place finds it gone.
+    pub fn until(&self) -> StoreTime {
+        match &self.0 {
+            Some(taken) if taken.place => taken.now.after(GRACE),
+            _ => StoreTime::NEVER,
+        }
+    }
+
     /// The lease may have been granted: what was taken stays until its time.
     pub fn may_be_used(mut self) {
         self.0 = None;
     }
 
-    /// The lease was granted, by a commit that took from `sent` until now. `instead_of` another one, that nobody had reported.
-    pub fn used(mut self, lease: &Lease, now: StoreTime, sent: Instant, instead_of: Option<&Lease>) {
+    /// The lease was granted at this time; `instead_of` another one, that nobody had reported.
+    pub fn used(mut self, lease: &Lease, now: StoreTime, instead_of: Option<&Lease>) {
         let Some(taken) = self.0.take() else {
             return;
         };
-        // A place was taken for the lease's length from before the commit, and a little longer.
-        let is_right = instead_of.is_none() && sent.elapsed() <= GRACE / 2;
-        if taken.place && !is_right {
+        // Else the place was taken for as long as is right.
+        if let Some(gone) = instead_of.filter(|_| taken.place) {
             let hold = Budgeting::Hold {
                 length: lease.deadline.since(now) + GRACE,
-                instead_of: instead_of.map(|lease| lease.secret),
+                instead_of: Some(gone.secret),
             };
             taken.coordinator.budget_on_the_side(&taken.key, taken.lease, hold);
         }

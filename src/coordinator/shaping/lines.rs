@@ -122,24 +122,23 @@ impl Lines {
         state.left.insert(key.clone());
     }
 
-    /// Whether that was so; it is not any more.
+    /// Whether that was so.
     pub fn is_left(&self, key: &Key) -> bool {
-        self.count.load(Ordering::Acquire) > 0
-            && self
-                .namespaces
-                .lock()
-                .get_mut(key.namespace())
-                .is_some_and(|state| state.left.remove(key))
+        self.of(key, |state| state.left.contains(key))
+    }
+
+    /// The same; it is not any more.
+    pub fn take_left(&self, key: &Key) -> bool {
+        self.of(key, |state| state.left.remove(key))
     }
 
     /// Whether a key stands in line.
     pub fn has(&self, key: &Key) -> bool {
-        self.count.load(Ordering::Acquire) > 0
-            && self
-                .namespaces
-                .lock()
-                .get(key.namespace())
-                .is_some_and(|state| state.line.has(key))
+        self.of(key, |state| state.line.has(key))
+    }
+
+    fn of(&self, key: &Key, look: impl FnOnce(&mut State) -> bool) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && self.namespaces.lock().get_mut(key.namespace()).is_some_and(look)
     }
 
     fn state<'a>(&self, namespaces: &'a mut HashMap<Arc<str>, State>, namespace: &str) -> &'a mut State {

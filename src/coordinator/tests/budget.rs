@@ -261,7 +261,7 @@ async fn who_waits_is_let_in_as_soon_as_a_crashed_holder_s_lease_is_over() {
     rebuild(&next.await.expect("no panic").expect("the store answers"));
     let waited = began.elapsed();
     assert!(
-        waited >= seconds(10) && waited <= Duration::from_millis(10_150),
+        waited >= seconds(10) && waited <= Duration::from_millis(10_300),
         "{waited:?}"
     );
 }
@@ -361,7 +361,7 @@ async fn a_budget_costs_its_namespace_a_trip_a_grant_and_other_namespaces_none()
 }
 
 /// Steps of 50 ms within which a free place is taken while somebody waits: that of a crashed holder comes back a moment after its lease.
-const BOUND: usize = 5;
+const BOUND: usize = 8;
 
 /// Many keys, holders that end as they like or never, callers that come and go: for an hour of their time.
 #[tokio::test(start_paused = true)]
