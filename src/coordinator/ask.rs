@@ -80,7 +80,10 @@ impl Coordinator {
             }
             let granting = match decision {
                 Decision::Answer(answer @ Answer::Rebuild(_)) => self.take_again(&seen, want.bytes, answer).await?,
-                Decision::Answer(answer) => return Ok(Asked::Answered(Acquired::at_once(answer, &seen.loaded))),
+                Decision::Answer(answer) => {
+                    let answer = self.with_circuit(answer, &seen, policy);
+                    return Ok(Asked::Answered(Acquired::at_once(answer, &seen.loaded)));
+                }
                 Decision::Wait(wait) => return Ok(Asked::waits(wait, &seen)),
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 Decision::Grant(grant) => match self.turn(key, costs_trips) {

@@ -50,6 +50,16 @@ impl Coordinator {
         }
     }
 
+    /// Keys for which callers of this replica wait for a place in their namespace's rebuild budget.
+    pub fn in_line(&self) -> usize {
+        self.shaping.lines.len()
+    }
+
+    /// Namespaces whose circuit is open, as far as this replica knows.
+    pub fn open_circuits(&self) -> usize {
+        self.shaping.circuits.count_open()
+    }
+
     /// The keys of a namespace that this replica is asked for most, the first most of all; at most [`COUNTERS`].
     ///
     /// # Errors

@@ -21,7 +21,8 @@ use super::super::{Coordinator, detach};
 use super::circuits::Says;
 use super::lines::Try;
 use crate::decision::{
-    Backoff, CircuitEffect, CircuitEvent, Class, Ending, Grant, Key, Lease, LeaseId, Policy, StoreTime, TAKE_UP,
+    self, Answer, Backoff, CircuitEffect, CircuitEvent, Class, Ending, Grant, KeepOff, Key, Lease, LeaseId, Policy,
+    StoreTime, TAKE_UP,
 };
 use crate::store::{Budgeted, Budgeting, Changed, StoreError};
 
@@ -275,6 +276,28 @@ impl Coordinator {
         if self.shaping.lines.take_left(key) {
             self.budget_on_the_side(key, NonZeroU64::MIN, Budgeting::Leave);
         }
+    }
+
+    /// Whoever keeps off from a key whose rebuilds fail keeps off for as long as its namespace's circuit is open.
+    pub(in crate::coordinator) fn with_circuit(
+        self: &Arc<Self>,
+        answer: Answer,
+        seen: &Seen,
+        policy: &Policy,
+    ) -> Answer {
+        let Answer::KeepOff(keep_off) = answer else {
+            return answer;
+        };
+        let now = seen.loaded.now.after(seen.sent.elapsed());
+        let (pause, circuit_open) = match self.circuit_says(&seen.loaded.snapshot.key, now, &policy.backoff) {
+            Says::KeepOff(pause) => (decision::fan(pause, self.dice.draw()), true),
+            Says::Go => (Duration::ZERO, false),
+        };
+        Answer::KeepOff(KeepOff {
+            retry_after: keep_off.retry_after.max(pause),
+            circuit_open,
+            ..keep_off
+        })
     }
 
     fn place_freed(&self, namespace: &str) {

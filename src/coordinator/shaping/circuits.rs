@@ -73,7 +73,12 @@ impl Circuits {
 
     /// Whether any is open.
     pub fn is_any(&self) -> bool {
-        self.open.load(Ordering::Acquire) > 0
+        self.count_open() > 0
+    }
+
+    /// How many are open.
+    pub fn count_open(&self) -> usize {
+        self.open.load(Ordering::Acquire)
     }
 
     /// Whether a namespace's is.

@@ -115,6 +115,11 @@ impl Lines {
         }
     }
 
+    /// Keys that stand in all lines.
+    pub fn len(&self) -> usize {
+        self.namespaces.lock().values().map(|state| state.line.len()).sum()
+    }
+
     /// The place of a key was left to those who are parked for it.
     pub fn left_to_next(&self, key: &Key) {
         let mut namespaces = self.namespaces.lock();

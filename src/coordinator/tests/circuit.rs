@@ -74,6 +74,8 @@ async fn it_opens_when_half_of_at_least_twenty_rebuilds_failed() {
     let bad = Replica::with(policy());
     bad.rebuilds(40, 20).await;
     assert!(bad.is_open().await);
+    // Also to whom its own key's failures keep off.
+    assert!(kept_off(&bad.ask(about("key 39")).await).circuit_open);
     let acquired = bad.ask(about("other")).await;
     let keep_off = kept_off(&acquired);
     assert!(keep_off.circuit_open);
