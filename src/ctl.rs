@@ -4,7 +4,7 @@
 //! they share: `client` (connection, deadline), `failure` (what went wrong and what to do), `text` and `words` (for
 //! people), `json` and `messages` (for scripts), `exit` (the codes).
 //!
-//! *Never does*: decide or retry; it asks once and shows what came. Only `watch` reconnects.
+//! *Never does*: decide or retry; it asks once and shows what came. Only `watch` reconnects, and only `top` asks again.
 //!
 //! *Invariants*: rendering is pure, from a response to a page, a document and an exit code.
 
@@ -27,6 +27,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod top;
 mod units;
 mod watch;
 mod words;
@@ -78,6 +79,8 @@ enum Command {
     Leases(leases::Args),
     /// List namespaces with their counts and policy
     Namespaces(namespaces::Args),
+    /// Show the keys that are asked for most, live
+    Top(top::Args),
 }
 
 const EXAMPLES: &str = concat!(
@@ -115,6 +118,7 @@ async fn run_with(
             Err(watch::Broken::Output(error)) => return Err(error.into()),
             Err(watch::Broken::Refused(failure)) => Err(failure),
         },
+        Command::Top(args) => return Ok(top::show(args, &server, output, stop).await?),
         command => ask(command, &server).await,
     };
     Ok(match result {
@@ -153,7 +157,7 @@ async fn ask(command: &Command, server: &Server) -> Result<Answer, Failure> {
         }
         Command::Leases(args) => leases(args, server).await,
         Command::Namespaces(args) => namespaces(args, server).await,
-        Command::Watch(_) => Err(Failure::nonsense("a watch is followed, not asked")),
+        Command::Watch(_) | Command::Top(_) => Err(Failure::nonsense("what is followed is not asked")),
     }
 }
 

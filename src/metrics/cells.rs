@@ -4,7 +4,7 @@
 
 use opentelemetry::KeyValue;
 
-use crate::decision::{Answer, Cause, LostReason, Mode, Rejection, ReportAnswer};
+use crate::decision::{Answer, BusyCause, Cause, LostReason, Mode, Rejection, ReportAnswer};
 use crate::rpc::status::Reason;
 use crate::store::Target;
 
@@ -47,6 +47,8 @@ pub(super) const LOST: [LostReason; 6] = [
 ];
 const TARGETS: [&str; 3] = ["key", "tag", "namespace"];
 const MODES: [Mode; 2] = [Mode::Drop, Mode::Expire];
+/// What keeps callers with nothing to use from rebuilding.
+pub(super) const HOLDS: [&str; 2] = ["budget", "circuit"];
 
 /// The reasons of `ErrorInfo`, then what has none.
 pub(super) const ERRORS: [&str; Reason::ALL.len() + 2] = {
@@ -66,8 +68,9 @@ const REPORTS: usize = GRANTS + CAUSES.len();
 const RENEWALS: usize = REPORTS + OUTCOMES.len() * RESULTS;
 const INVALIDATIONS: usize = RENEWALS + 1 + LOST.len();
 const DEGRADED: usize = INVALIDATIONS + TARGETS.len() * MODES.len();
+const HELD_BACK: usize = DEGRADED + DECISIONS.len();
 /// How many cells a namespace has.
-pub(super) const CELLS: usize = DEGRADED + DECISIONS.len();
+pub(super) const CELLS: usize = HELD_BACK + HOLDS.len();
 
 /// The place of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,15 @@ impl Cell {
     /// The same answer, once more: where it was decided alone.
     pub(super) fn degraded(answer: &Answer) -> Cell {
         Cell(DEGRADED + Cell::acquired(answer).0)
+    }
+
+    /// An answer that says what holds its caller back, if anything does.
+    pub(super) fn held_back(answer: &Answer) -> Option<Cell> {
+        match answer {
+            Answer::Busy(busy) if busy.cause == BusyCause::RebuildBudget => Some(Cell(HELD_BACK)),
+            Answer::KeepOff(keep_off) if keep_off.circuit_open => Some(Cell(HELD_BACK + 1)),
+            _ => None,
+        }
     }
 
     pub(super) fn granted(cause: Cause) -> Cell {
@@ -132,7 +144,7 @@ pub(super) struct Labelled {
     pub(super) from_zero: bool,
 }
 
-pub(super) fn families() -> [Family; 6] {
+pub(super) fn families() -> [Family; 7] {
     let family = |name, unit, description, cells| Family {
         name,
         unit,
@@ -166,6 +178,12 @@ pub(super) fn families() -> [Family; 6] {
             "Keys, tags and namespaces made old",
             invalidations(),
         ),
+        family(
+            "drover.acquires.held_back",
+            "{call}",
+            "Acquires whose caller had nothing and was not let rebuild, by what held it back; counted among the acquires too",
+            held_back(),
+        ),
     ]
 }
 
@@ -185,6 +203,15 @@ fn grants() -> Vec<Labelled> {
         from_zero: true,
     };
     CAUSES.iter().enumerate().map(cell).collect()
+}
+
+fn held_back() -> Vec<Labelled> {
+    let cell = |(index, name): (usize, &&'static str)| Labelled {
+        place: HELD_BACK + index,
+        labels: vec![KeyValue::new(CAUSE, *name)],
+        from_zero: true,
+    };
+    HOLDS.iter().enumerate().map(cell).collect()
 }
 
 fn reports() -> Vec<Labelled> {

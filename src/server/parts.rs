@@ -124,8 +124,12 @@ fn observe(metrics: &Metrics, memory: Option<&Arc<Memory>>, hub: &Arc<Hub>, coor
         let usage = memory.map(|memory| memory.usage()).unwrap_or_default();
         let hub = hub.upgrade();
         let stats = hub.as_deref().map(Hub::stats);
+        let coordinator = coordinator.upgrade();
+        let of = |count: fn(&Coordinator) -> usize| coordinator.as_deref().map_or(0, count) as u64;
         Levels {
-            waiters: coordinator.upgrade().map_or(0, |coordinator| coordinator.parked()) as u64,
+            waiters: of(Coordinator::parked),
+            in_line: of(Coordinator::in_line),
+            open_circuits: of(Coordinator::open_circuits),
             watchers: hub.as_deref().map_or(0, Hub::watchers) as u64,
             events: stats.into_iter().flat_map(|stats| stats.events()).collect(),
             resets: stats
