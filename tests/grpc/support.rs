@@ -100,11 +100,12 @@ impl Drover {
         self.replicas().map(Running::parked).sum()
     }
 
-    /// Gives replicas the time to look at a key for those that have parked: from memory alone, a replica that shares its store does not know
-    /// whether they were there before its lease ended. Nothing tells from outside that it has looked.
+    /// Gives replicas the time to look at a key for those that have parked, which they do once a second at least: from memory alone, a
+    /// replica that shares its store does not know whether they were there before its lease ended. Nothing tells from outside that it has
+    /// looked.
     pub async fn looked_at(&self) {
         if REPLICAS > 1 {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
         }
     }
 
