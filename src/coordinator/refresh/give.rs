@@ -8,7 +8,9 @@ use super::{Done, LOOK_AGAIN, RefreshNews};
 use crate::coordinator::ask::Seen;
 use crate::coordinator::workers::{Handed, RefreshTask, Seat, Seating};
 use crate::coordinator::{Coordinator, MOST_CONFLICTS, RETRY_SOON};
-use crate::decision::{self, Attempts, Dropped, Grant, Key, Lease, Offer, OfferDecision, Policy, Seq, StoreTime, Why};
+use crate::decision::{
+    self, Attempts, Cause, Dropped, Grant, Key, Lease, Offer, OfferDecision, Policy, Seq, StoreTime, Why,
+};
 use crate::store::{Commit, Committed, Outcome, Scheduled, StoreError, Task, TaskKind, Want};
 
 /// What became of an offer.
@@ -22,6 +24,7 @@ enum Given {
 struct Leased {
     now: StoreTime,
     deadline: StoreTime,
+    cause: Cause,
     attempts: Attempts,
 }
 
@@ -60,7 +63,13 @@ impl Coordinator {
 
     fn given(&self, task: Task, given: &Leased) -> Done {
         let late = given.now.since(task.due);
-        self.tell(&task.key, RefreshNews::Dispatched { late });
+        self.tell(
+            &task.key,
+            RefreshNews::Dispatched {
+                late,
+                cause: given.cause,
+            },
+        );
         match task.kind {
             // The commit of the lease has put it to its deadline.
             TaskKind::Due => Done::Nothing,
@@ -145,6 +154,7 @@ impl Coordinator {
         Given::Away(Box::new(Leased {
             now: committed.now,
             deadline: lease.deadline,
+            cause: lease.cause,
             attempts: attempts.given(&seen.loaded.snapshot.entry, lease.token),
         }))
     }
