@@ -14,6 +14,7 @@
 //! | a report or a renewal | `report` |
 //! | an invalidation | `invalidate` |
 //! | a refresh that is due, and its worker | `refresh`, `workers`; `schedule` for what is planned, `demand` for what is wanted |
+//! | how rebuilds are spread and held back | `shaping` |
 //! | what operators see | `inspect` |
 
 mod api;
@@ -32,6 +33,7 @@ mod parked;
 mod refresh;
 mod report;
 mod schedule;
+mod shaping;
 mod workers;
 
 use std::sync::atomic::AtomicBool;
@@ -48,6 +50,7 @@ use self::flights::Flights;
 use self::losses::Losses;
 use self::parked::Patience;
 use self::refresh::{Fleet, News};
+use self::shaping::Shaping;
 use self::workers::Workers;
 use crate::config::Policies;
 use crate::decision::{Answer, Key, Policy};
@@ -85,6 +88,7 @@ pub struct Coordinator {
     fleet: Fleet,
     demand: Demand,
     news: OnceLock<News>,
+    shaping: Shaping,
     /// It decides alone, beside one whose store does not answer.
     is_alone: bool,
     /// That store answers again.
@@ -116,6 +120,7 @@ impl Coordinator {
             hub,
             flights: Arc::new(Flights::new(max_waiters)),
             replica: Dice::id(),
+            shaping: Shaping::new(&dice),
             dice,
             draining: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -180,10 +185,17 @@ impl Coordinator {
         let policy = self.policy(request.key.namespace())?;
         let with_workers = self.with_workers(request);
         let request = with_workers.as_deref().unwrap_or(request);
+        let hint = self.shaping.hot.asked(&request.key, request.hits.saturating_add(1));
+        let result = self.acquire_anywhere(request, &policy).await;
+        result.map(|acquired| Acquired { hint, ..acquired })
+    }
+
+    /// From the store, or alone while that does not answer.
+    async fn acquire_anywhere(self: &Arc<Self>, request: &Acquire, policy: &Policy) -> Result<Acquired, Error> {
         let mut patience = Patience::default();
-        let elsewhere = match self.acquire_from_store(request, &policy, &mut patience).await {
+        let elsewhere = match self.acquire_from_store(request, policy, &mut patience).await {
             Ended::With(result) => return result,
-            ended => Box::pin(self.acquire_elsewhere(request, &policy, patience, ended)),
+            ended => Box::pin(self.acquire_elsewhere(request, policy, patience, ended)),
         };
         elsewhere.await
     }
@@ -242,6 +254,7 @@ impl Acquired {
             bytes,
             degraded: false,
             waited: Duration::ZERO,
+            hint: None,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! they share: `client` (connection, deadline), `failure` (what went wrong and what to do), `text` and `words` (for
 //! people), `json` and `messages` (for scripts), `exit` (the codes).
 //!
-//! *Never does*: decide or retry; it asks once and shows what came. Only `watch` reconnects, and `warm` comes back where there is no room.
+//! *Never does*: decide or retry; it asks once and shows what came. Only `watch` reconnects, only `top` asks again, and `warm` comes back where
+//! there is no room.
 //!
 //! *Invariants*: rendering is pure, from a response to a page, a document and an exit code.
 
@@ -27,6 +28,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod top;
 mod units;
 mod warm;
 mod watch;
@@ -81,6 +83,8 @@ enum Command {
     Leases(leases::Args),
     /// List namespaces with their counts and policy
     Namespaces(namespaces::Args),
+    /// Show the keys that are asked for most, live
+    Top(top::Args),
 }
 
 const EXAMPLES: &str = concat!(
@@ -119,6 +123,7 @@ async fn run_with(
             Err(watch::Broken::Refused(failure)) => Err(failure),
         },
         Command::Warm(args) => warm::warm(args, &server, output).await,
+        Command::Top(args) => return Ok(top::show(args, &server, output, stop).await?),
         command => ask(command, &server).await,
     };
     Ok(match result {
@@ -157,7 +162,9 @@ async fn ask(command: &Command, server: &Server) -> Result<Answer, Failure> {
         }
         Command::Leases(args) => leases(args, server).await,
         Command::Namespaces(args) => namespaces(args, server).await,
-        Command::Watch(_) | Command::Warm(_) => Err(Failure::nonsense("it is followed, not asked")),
+        Command::Watch(_) | Command::Top(_) | Command::Warm(_) => {
+            Err(Failure::nonsense("what is followed is not asked"))
+        }
     }
 }
 

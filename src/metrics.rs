@@ -54,6 +54,10 @@ pub struct Metrics {
 pub struct Levels {
     /// Callers parked.
     pub waiters: u64,
+    /// Keys for which callers wait for a place in a rebuild budget.
+    pub in_line: u64,
+    /// Namespaces whose circuit is open, as far as this replica knows.
+    pub open_circuits: u64,
     /// Watch streams open.
     pub watchers: u64,
     /// Worker streams open.
@@ -107,6 +111,9 @@ impl Metrics {
     /// An acquire was answered.
     pub fn acquired(&self, namespace: &str, answer: &Answer) {
         self.count(namespace, Cell::acquired(answer));
+        if let Some(cell) = Cell::held_back(answer) {
+            self.count(namespace, cell);
+        }
     }
 
     /// It was decided by this replica alone.

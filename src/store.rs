@@ -19,8 +19,10 @@ pub mod faulty;
 pub mod memory;
 pub mod redis;
 pub mod schedule;
+pub mod shaping;
 
 use std::future::Future;
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,7 @@ use crate::fanout::{Feed, Peers};
 pub use clock::Clock;
 pub use event::{Event, Target};
 pub use schedule::{Claim, Claimed, Plan, Planned, Scheduled, Settled, Task, TaskKind};
+pub use shaping::{Budgeted, Budgeting, Changed};
 
 /// The answer of a store, to be awaited.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -122,6 +125,12 @@ pub trait Store: Send + Sync + 'static {
     fn asked(&self, _keys: Vec<Key>) -> Answer<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
+    /// Takes, keeps up or gives back a place in the rebuild budget of the key's namespace, for the lease with this secret.
+    fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted>;
+
+    /// The circuit of a namespace in its [written form](crate::decision::Circuit::to_text), empty where there is none: set to `new` if it is
+    /// `expected`. Answers how it is then. Without `new` it is only read.
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>>;
 }
 
 /// What a load is for.

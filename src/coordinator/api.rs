@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::decision::{
-    Answer, Ask, Cause, Hit, KeepOff, Key, LeaseId, LostReason, Mode, Policy, Report, ReportAnswer, Seq,
+    Answer, Ask, Cause, Hint, Hit, KeepOff, Key, LeaseId, LostReason, Mode, Policy, Report, ReportAnswer, Seq,
 };
 use crate::store::{Bytes, StoreError, Target};
 
@@ -21,6 +21,8 @@ pub struct Acquire {
     pub wait: Option<Duration>,
     /// When the answer must be on its way: the RPC deadline less a margin.
     pub answer_by: Option<Instant>,
+    /// How often the caller has read the key from a local copy since it last said so.
+    pub hits: u64,
 }
 
 /// The answer to a question.
@@ -34,6 +36,8 @@ pub struct Acquired {
     pub degraded: bool,
     /// How long the caller was parked.
     pub waited: Duration,
+    /// Present where the key is asked for much.
+    pub hint: Option<Hint>,
 }
 
 /// A report, and the bytes it carries.

@@ -17,8 +17,9 @@ use tokio::time::Instant;
 use super::grant::Granting;
 use super::losses::NotNow;
 use super::parked::Patience;
+use super::shaping::HeldBack;
 use super::{Acquire, Acquired, Coordinator, Error, MOST_CONFLICTS};
-use crate::decision::{self, Answer, Decision, Grant, Key, Policy, Seq, Tag};
+use crate::decision::{self, Answer, BusyCause, Decision, Grant, Key, Policy, Seq, Tag};
 use crate::store::{Loaded, StoreError, Want};
 
 /// What a question came to, short of waiting.
@@ -79,7 +80,10 @@ impl Coordinator {
             }
             let granting = match decision {
                 Decision::Answer(answer @ Answer::Rebuild(_)) => self.take_again(&seen, want.bytes, answer).await?,
-                Decision::Answer(answer) => return Ok(Asked::Answered(Acquired::at_once(answer, &seen.loaded))),
+                Decision::Answer(answer) => {
+                    let answer = self.with_circuit(answer, &seen, policy);
+                    return Ok(Asked::Answered(Acquired::at_once(answer, &seen.loaded)));
+                }
                 Decision::Wait(wait) => return Ok(Asked::waits(wait, &seen)),
                 Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
                 Decision::Grant(grant) => match self.turn(key, costs_trips) {
@@ -95,6 +99,12 @@ impl Coordinator {
             match granting {
                 Granting::Granted(answer, _) => return Ok(Asked::Answered(Acquired::at_once(answer, &seen.loaded))),
                 Granting::Conflict(now) => seen = now,
+                // For any answer it must be true that there is nothing to use.
+                Granting::HeldBack(..) if seen.recalled => {
+                    seen = self.see(key, decision::tags_asked(ask), want).await?;
+                    continue;
+                }
+                Granting::HeldBack(held_back, grant) => return Ok(self.held_back(held_back, *grant, &seen)),
             }
             conflicts += 1;
         }
@@ -121,10 +131,30 @@ impl Coordinator {
         }
     }
 
+    /// For a caller who would be granted the lease, were anything granted in the namespace now.
+    pub(super) fn held_back(&self, held_back: HeldBack, grant: Grant, seen: &Seen) -> Asked {
+        let answer = match held_back {
+            HeldBack::CircuitOpen(pause) => decision::circuit_open(grant, pause, self.dice.draw()),
+            HeldBack::NoPlace(_) => match decision::without_place(grant, self.dice.draw()) {
+                Decision::Answer(answer) => answer,
+                Decision::Wait(wait) => return Asked::waits(wait, seen),
+                Decision::Grant(_) => unreachable!("whoever has no place is not granted"),
+            },
+        };
+        Asked::Answered(Acquired::at_once(answer, &seen.loaded))
+    }
+
     /// For a caller whom others are ahead of.
     pub(super) fn behind(&self, request: &Acquire, grant: Grant, seen: &Seen) -> Asked {
         match decision::behind(grant, &request.ask, self.dice.draw()) {
-            Decision::Wait(wait) => Asked::waits(wait, seen),
+            Decision::Wait(mut wait) => {
+                if let Answer::Busy(busy) = &mut wait.when_over
+                    && self.shaping.lines.has(&request.key)
+                {
+                    busy.cause = BusyCause::RebuildBudget;
+                }
+                Asked::waits(wait, seen)
+            }
             Decision::Answer(answer) => Asked::Answered(Acquired::at_once(answer, &seen.loaded)),
             Decision::Grant(_) => unreachable!("whoever stands behind is not granted"),
         }

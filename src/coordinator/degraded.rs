@@ -22,12 +22,13 @@ use super::flights::{Farewell, Flights};
 use super::losses::{CALM, Losses};
 use super::parked::Patience;
 use super::refresh::Fleet;
+use super::shaping::Shaping;
 use super::workers::Workers;
 use super::{Acquire, Acquired, Coordinator, Ended, Error, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{Key, LostReason, Policy, Rejection, ReportAnswer, StoreDown, StoreTime};
 use crate::fanout::{Hub, HubLimits, Listener, Record, ResetReason};
 use crate::store::memory::{Limits, Memory};
-use crate::store::{Clock, Store as _, StoreError, Want};
+use crate::store::{Changed, Clock, Store as _, StoreError, Want};
 
 /// Of what is decided alone, one partition: it lives for seconds, so there is never much.
 const ROOM: Limits = Limits {
@@ -131,6 +132,7 @@ impl Coordinator {
             policies: self.policies.clone(),
             flights: Arc::new(Flights::new(self.flights.most())),
             dice: self.dice.degraded(),
+            shaping: Shaping::new(&self.dice),
             draining: self.draining.clone(),
             tasks: self.tasks.clone(),
             losses: Losses::default(),
@@ -226,13 +228,22 @@ impl Ears {
 }
 
 impl Listener for Ears {
-    fn rung(&self, key: &Key) {
-        self.flights.ring(key);
-        self.workers.rung_for(key);
-    }
-
     fn due(&self, _: &str) {
         self.workers.ring();
+    }
+
+    fn rung(&self, key: &Key) {
+        match Changed::read(key) {
+            None => {
+                self.flights.ring(key);
+                self.workers.rung_for(key);
+            }
+            Some((changed, namespace)) => {
+                if let Some(coordinator) = self.coordinator.upgrade() {
+                    coordinator.namespace_rung(changed, namespace);
+                }
+            }
+        }
     }
 
     fn logged(&self, _: &Record) {}

@@ -44,6 +44,11 @@ impl Dice {
         rand::random()
     }
 
+    /// What keeps others from choosing what falls together in a table.
+    pub fn salt(&self) -> u64 {
+        if self.seeded.is_some() { 0 } else { rand::random() }
+    }
+
     /// The next draw.
     pub fn draw(&self) -> Draw {
         let (secret, seed) = match &self.seeded {

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ask::Seen;
+use super::ask::{Asked, Seen};
 use super::flights::{Farewell, Flight, Judgement, Reply, Turn, Waiter, Walk};
 use super::grant::Granting;
+use super::shaping::HeldBack;
 use super::{Coordinator, RETRY_SOON};
 use crate::decision::{self, Answer, Decision, Grant, Intent, Key, Policy, Seq};
 use crate::store::{StoreError, Want};
@@ -43,6 +44,7 @@ impl Coordinator {
         loop {
             let look_again = self.look(&flight, &mut care).await;
             if self.flights.close(&flight) {
+                self.flight_is_over(&flight.key);
                 return;
             }
             // Rung for, or time to look in any case: both are answered by looking.
@@ -134,13 +136,26 @@ impl Coordinator {
                         return Ok(due.min(now.seen.sent + AT_LEAST_EVERY));
                     }
                     (care.due, care.idle_since) = (None, None);
-                    now = Now::new(self.promote(flight, ticket, *grant, &now.seen, policy).await?);
+                    match self.promote(flight, ticket, *grant, &now.seen, policy).await? {
+                        Ok(seen) => now = Now::new(seen),
+                        Err(held_back) => now.held_back = Some(held_back),
+                    }
                 }
                 Walk::TakeAgain(ticket, answer) => {
                     now = Now::new(self.tell_again(flight, ticket, answer, &now.seen).await?);
                 }
             }
         }
+        let again = match now.held_back {
+            Some(HeldBack::NoPlace(again)) => again,
+            _ => {
+                self.leave_line(&flight.key);
+                if now.seen.loaded.view().lease().is_none() {
+                    self.nobody_inherits(&flight.key);
+                }
+                AT_LEAST_EVERY
+            }
+        };
         let view = now.seen.loaded.view();
         let lease = view.lease();
         if flight.saw(lease.map_or(Seq::NONE, |lease| lease.token), cohort) {
@@ -149,7 +164,11 @@ impl Coordinator {
         // The lease's end, counted from when the load was sent, but not later than the regular look.
         let left = lease.map_or(AT_LEAST_EVERY, |lease| lease.deadline.since(view.now));
         let longest = if now.miss { AT_LEAST_EVERY } else { RETRY_SOON };
-        Ok(now.seen.sent + left.clamp(Duration::from_millis(1), longest))
+        Ok(now.seen.sent
+            + left.clamp(
+                Duration::from_millis(1),
+                longest.min(again.max(Duration::from_millis(1))),
+            ))
     }
 
     /// Whether those who only read may be told that there is nothing. Where others share the store, somebody parked elsewhere may be the one
@@ -182,9 +201,20 @@ impl Coordinator {
                 }
                 // Whoever has left needs no lease.
                 Decision::Grant(_) if waiter.is_gone() => Judgement::Gets(Reply::Answer(Answer::Miss, None)),
-                Decision::Grant(grant) => Judgement::Promote(grant),
+                Decision::Grant(grant) => match now.held_back {
+                    None => Judgement::Promote(grant),
+                    Some(held_back) => self.held_back_here(held_back, *grant, &now.seen),
+                },
             }
         })
+    }
+
+    /// What a parked caller gets who would be promoted, were anything granted in the namespace now.
+    fn held_back_here(&self, held_back: HeldBack, grant: Grant, seen: &Seen) -> Judgement {
+        match self.held_back(held_back, grant, seen) {
+            Asked::Answered(acquired) => Judgement::Gets(Reply::Answer(acquired.answer, acquired.bytes)),
+            Asked::Waits(waits) => Judgement::Stays(waits.on),
+        }
     }
 
     /// Grants the lease to a parked caller; if that one has left meanwhile, gives it back, so that the next is promoted at once. How the
@@ -196,10 +226,11 @@ impl Coordinator {
         grant: Grant,
         before: &Seen,
         policy: &Policy,
-    ) -> Result<Seen, StoreError> {
+    ) -> Result<Result<Seen, HeldBack>, StoreError> {
         // Newcomers are kept off without a turn: they see that somebody is parked.
         match self.grant(before, grant, policy, true, Turn::free()).await? {
-            Granting::Conflict(now) => Ok(now),
+            Granting::HeldBack(held_back, _) => Ok(Err(held_back)),
+            Granting::Conflict(now) => Ok(Ok(now)),
             Granting::Granted(answer, after) => {
                 let bytes = before.loaded.snapshot.bytes.clone();
                 let reply = Reply::Lease(answer, bytes, after.loaded.snapshot.clone());
@@ -207,7 +238,7 @@ impl Coordinator {
                     self.give_back(&after.loaded.snapshot).await;
                     flight.ring();
                 }
-                Ok(after)
+                Ok(Ok(after))
             }
         }
     }
@@ -222,6 +253,11 @@ impl Coordinator {
     ) -> Result<Seen, StoreError> {
         match self.take_again(before, true, answer).await? {
             Granting::Conflict(now) => Ok(now),
+            // A lease that is there already needs nothing.
+            Granting::HeldBack(..) => Ok(Seen {
+                loaded: before.loaded.clone(),
+                ..*before
+            }),
             Granting::Granted(answer, after) => {
                 let reply = Reply::Answer(answer, before.loaded.snapshot.bytes.clone());
                 // Whoever has left leaves the lease to that other try.
@@ -250,6 +286,8 @@ struct Now {
     miss: bool,
     /// The next ticket.
     from: u64,
+    /// Nothing is granted in the namespace now.
+    held_back: Option<HeldBack>,
 }
 
 impl Now {
@@ -259,6 +297,7 @@ impl Now {
             readers: false,
             miss: true,
             from: 0,
+            held_back: None,
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 pub use self::queue::{Farewell, Reply, Waiter};
 use self::queue::{Queue, is_unseen};
 use super::Error;
-use crate::decision::{Answer, Grant, Key, Seq};
+use crate::decision::{Answer, Grant, Intent, Key, Seq};
 
 const SHARDS: usize = 16;
 /// So many callers are looked at while a queue is held.
@@ -121,6 +121,13 @@ impl Flights {
     /// Callers parked for a key.
     pub fn parked_for(&self, key: &Key) -> usize {
         self.get(key).map_or(0, |flight| flight.queue.lock().waiters.len())
+    }
+
+    /// Whether anybody is parked for a key who may rebuild it.
+    pub fn has_heirs(&self, key: &Key) -> bool {
+        let may_rebuild = |waiter: &Waiter| waiter.ask.intent != Intent::Read;
+        self.get(key)
+            .is_some_and(|flight| flight.queue.lock().waiters.values().any(may_rebuild))
     }
 
     /// Callers parked, by namespace.

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::ask::Seen;
 use super::flights::Turn;
+use super::shaping::{End, HeldBack, Pass};
 use super::{Coordinator, detach};
 use crate::decision::{self, Answer, Generations, Grant, Policy, Seq, StoreTime, View};
 use crate::store::{Commit, Committed, Event, Loaded, NewBytes, Outcome, Snapshot, StoreError};
@@ -16,10 +17,12 @@ pub(super) enum Granting {
     Granted(Answer, Seen),
     /// Something has changed: how it is now.
     Conflict(Seen),
+    /// Nothing is granted in the namespace now; the grant that was to be.
+    HeldBack(HeldBack, Box<Grant>),
 }
 
 impl Coordinator {
-    /// Commits a grant. It is finished even if its caller leaves, and then given back. The turn is over with the commit.
+    /// Commits a grant, if it is let by. It is finished even if its caller leaves, and then given back. The turn is over with the commit.
     ///
     /// What is told to be left of the lease counts from when the commit was sent: the store's clock has gone on meanwhile. `bytes`: they
     /// are wanted if it comes to a conflict.
@@ -31,13 +34,24 @@ impl Coordinator {
         bytes: bool,
         turn: Turn,
     ) -> Result<Granting, StoreError> {
+        let pass = match self.admit(seen, &grant, policy).await? {
+            Ok(pass) => pass,
+            Err(held_back) => return Ok(Granting::HeldBack(held_back, Box::new(grant))),
+        };
         let key = &seen.loaded.snapshot.key;
         let mut commit = self.commit_of(seen, &grant);
+        commit.until = pass.until();
         commit.bytes_on_conflict = bytes;
         let sent = Instant::now();
-        let committed = match self.commit_for_caller(commit, turn).await? {
-            Outcome::Conflict(now) => return Ok(Granting::Conflict(Seen::loaded(now, sent))),
-            Outcome::Committed(committed) => committed,
+        let (outcome, pass) = self.commit_for_caller(commit, turn, pass).await;
+        let committed = match outcome {
+            Ok(Outcome::Committed(committed)) => committed,
+            Ok(Outcome::Conflict(now)) => return Ok(Granting::Conflict(Seen::loaded(now, sent))),
+            Err(error @ StoreError::Unknown(_)) => {
+                pass.may_be_used();
+                return Err(error);
+            }
+            Err(error) => return Err(error),
         };
         let after = after(&seen.loaded, committed, sent);
         let entry = &after.loaded.snapshot.entry;
@@ -46,6 +60,8 @@ impl Coordinator {
                 "a grant was committed without its lease; this is a bug in the store".to_owned(),
             ));
         };
+        let instead_of = grant.supersedes.as_ref().map(|(lease, _)| lease);
+        pass.used(lease, after.loaded.now, instead_of);
         tracing::debug!(?key, holder = %lease.holder, token = lease.token.0, cause = grant.cause.as_str(), "granted");
         let now = after.loaded.now.after(sent.elapsed());
         let answer = decision::granted(&grant, lease, now, entry.cost.length(), policy);
@@ -96,17 +112,25 @@ impl Coordinator {
     }
 
     /// A commit that gives its caller a lease: if the caller leaves first, it is finished all the same, and then given back.
-    async fn commit_for_caller(self: &Arc<Self>, commit: Commit, turn: Turn) -> Result<Outcome, StoreError> {
+    async fn commit_for_caller(
+        self: &Arc<Self>,
+        commit: Commit,
+        turn: Turn,
+        pass: Pass,
+    ) -> (Result<Outcome, StoreError>, Pass) {
         let (store, coordinator) = (self.store.clone(), self.clone());
         let committing = async move {
             let outcome = store.commit(commit).await;
             drop(turn);
-            outcome
+            (outcome, pass)
         };
-        detach::finish(&self.tasks, committing, move |outcome| {
-            if let Ok(Outcome::Committed(committed)) = outcome {
+        detach::finish(&self.tasks, committing, move |(outcome, pass)| match outcome {
+            Ok(Outcome::Committed(committed)) => {
+                pass.may_be_used();
                 coordinator.give_back_later(committed.snapshot);
             }
+            Err(StoreError::Unknown(_)) => pass.may_be_used(),
+            Ok(Outcome::Conflict(_)) | Err(_) => {}
         })
         .await
     }
@@ -118,7 +142,7 @@ impl Coordinator {
     }
 
     /// Only from the entry as it was granted: where that has changed, the lease has ended, or a retry has it.
-    pub(super) async fn give_back(&self, granted: &Arc<Snapshot>) {
+    pub(super) async fn give_back(self: &Arc<Self>, granted: &Arc<Snapshot>) {
         let (key, generations) = (&granted.key, Generations::default());
         let view = View {
             entry: &granted.entry,
@@ -128,7 +152,7 @@ impl Coordinator {
         let Some(lease) = granted.entry.lease.as_deref() else {
             return;
         };
-        let token = lease.token.0;
+        let (id, token) = (lease.id(), lease.token.0);
         let commit = Commit {
             key: key.clone(),
             expected: granted.revision,
@@ -143,7 +167,8 @@ impl Coordinator {
             rings_within: std::time::Duration::ZERO,
         };
         match self.store.commit(commit).await {
-            Ok(Outcome::Committed(_)) => {
+            Ok(Outcome::Committed(committed)) => {
+                self.lease_ended(key, id, End::Vacated, committed.now);
                 tracing::debug!(?key, token, "a grant whose caller had left was given back")
             }
             Ok(Outcome::Conflict(_)) => {}

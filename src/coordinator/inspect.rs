@@ -68,6 +68,9 @@ impl Coordinator {
         for (name, parked) in self.flights.census() {
             of(&name, &|info| info.waiters = parked);
         }
+        for name in self.shaping.circuits.open() {
+            of(&name, &|info| info.circuit_open = true);
+        }
         for (name, watchers) in self.hub.census() {
             of(&name, &|info| info.watchers = watchers as u64);
         }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::ask::Seen;
+use super::shaping::End;
 use super::{Coordinator, Error, Invalidate, Invalidated, MOST_CONFLICTS, RETRY_SOON, detach};
-use crate::decision::{self, Body, Key, LostReason, Policy, Seq, Tag};
+use crate::decision::{self, Body, Key, Lease, LeaseId, LostReason, Policy, Seq, StoreTime, Tag};
 use crate::fanout::{Question, ask_everywhere};
 use crate::store::{Commit, Covering, Event, NewBytes, Outcome, Place, Snapshot, Target};
 
@@ -81,15 +83,18 @@ impl Coordinator {
     }
 
     /// One trip where this replica remembers the key as it is; the store refuses the commit where it does not.
-    async fn invalidate_key(&self, key: Key, request: &Invalidate, policy: &Policy) -> Result<Done, Error> {
+    async fn invalidate_key(self: &Arc<Self>, key: Key, request: &Invalidate, policy: &Policy) -> Result<Done, Error> {
         let mut seen = self.recall_or_see(&key, &[]).await?;
         for _ in 0..MOST_CONFLICTS {
             let view = seen.loaded.view();
-            let revoked = view.lease();
+            let revoked = view.lease().map(Lease::id);
             let sent = Instant::now();
             match self.store.commit(invalidation(&key, &seen, request, policy)).await? {
                 Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
                 Outcome::Committed(committed) => {
+                    if let Some(lease) = revoked {
+                        self.lease_ended(&key, lease, End::Vacated, committed.now);
+                    }
                     return Ok(Done {
                         target: Target::Key(key),
                         number: committed.number,
@@ -102,7 +107,7 @@ impl Coordinator {
         Err(Error::contended())
     }
 
-    async fn invalidate_covering(&self, tag: Option<Tag>, request: &Invalidate) -> Result<Done, Error> {
+    async fn invalidate_covering(self: &Arc<Self>, tag: Option<Tag>, request: &Invalidate) -> Result<Done, Error> {
         let covering = Covering {
             namespace: request.namespace.clone(),
             tag: tag.clone(),
@@ -121,7 +126,7 @@ impl Coordinator {
 
     /// Commits what every looker sees already: the covered leases are none any more. So their holders are told, and those
     /// who wait for them are promoted at once. A lease that escapes it (the store fails in between) is still none to anybody who looks.
-    async fn revoke_covered(&self, namespace: &str, tag: Option<&Tag>) -> u32 {
+    async fn revoke_covered(self: &Arc<Self>, namespace: &str, tag: Option<&Tag>) -> u32 {
         let leases = match self.store.leases(Some(namespace)).await {
             Ok(leases) => leases,
             Err(error) => {
@@ -142,9 +147,11 @@ impl Coordinator {
         revoked
     }
 
-    async fn revoke(&self, key: &Key) -> Result<bool, Error> {
-        self.change(key, |loaded| {
+    async fn revoke(self: &Arc<Self>, key: &Key) -> Result<bool, Error> {
+        let ended: Mutex<Option<(LeaseId, StoreTime)>> = Mutex::default();
+        let revoked = self.change(key, |loaded| {
             let lease = loaded.snapshot.entry.lease.as_deref()?;
+            *ended.lock() = Some((lease.id(), loaded.now));
             let mut commit = Commit::new(key, loaded, decision::revoke(&loaded.view())?);
             if !lease.holder.is_empty() {
                 let (lease, holder) = (lease.id(), lease.holder.clone());
@@ -156,8 +163,12 @@ impl Coordinator {
                 });
             }
             Some(commit)
-        })
-        .await
+        });
+        let revoked = revoked.await?;
+        if let Some((lease, now)) = ended.into_inner().filter(|_| revoked) {
+            self.lease_ended(key, lease, End::Vacated, now);
+        }
+        Ok(revoked)
     }
 }
 

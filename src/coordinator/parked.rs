@@ -118,6 +118,10 @@ impl Coordinator {
         match granting {
             Granting::Granted(answer, _) => Ok(Some(Acquired::at_once(answer, &seen.loaded))),
             Granting::Conflict(_) => Ok(None),
+            Granting::HeldBack(held_back, grant) => Ok(Some(match self.held_back(held_back, *grant, &seen) {
+                Asked::Answered(acquired) => acquired,
+                Asked::Waits(waits) => waits.when_over,
+            })),
         }
     }
 }
@@ -131,6 +135,7 @@ impl Reply {
                 answer,
                 degraded: false,
                 waited: Duration::ZERO,
+                hint: None,
             },
             Reply::Replaced => busy(BusyCause::WaitElapsed),
             Reply::Farewell(farewell) => return farewell.into(),
@@ -203,6 +208,7 @@ fn busy(cause: BusyCause) -> Acquired {
         bytes: None,
         degraded: false,
         waited: Duration::ZERO,
+        hint: None,
     }
 }
 

@@ -301,13 +301,6 @@ impl Coordinator {
         Some(request)
     }
 
-    /// A caller has read a key so often from its local copy: that is demand too.
-    pub fn read_locally(&self, namespace: &str, key: &str, hits: u64) {
-        if hits > 0 && self.has_workers(namespace) {
-            self.demand.mark(&Key::new(namespace, key));
-        }
-    }
-
     /// Tells of each refresh from now on: of its namespace, and what became of it. Only the first who asks is told.
     pub fn on_refresh(&self, news: impl Fn(&str, RefreshNews) + Send + Sync + 'static) {
         let _ = self.news.set(Box::new(news));

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ask::Seen;
+use super::shaping::End;
 use super::{Coordinator, Error, MAX_TAGS, MOST_CONFLICTS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
-    self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Policy, Rejection, RenewDecision, Report,
+    self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Plan, Policy, Rejection, RenewDecision, Report,
     ReportAnswer, ReportDecision, StoreTime, Tag, Value, View,
 };
 use crate::store::{Commit, Committed, Event, Guard, Loaded, NewBytes, Outcome, StoreError, Want};
@@ -60,18 +61,30 @@ impl Coordinator {
 
     /// Decides and commits, again for as long as somebody else is faster. What this replica remembers of the key is enough to accept the
     /// report, since the store checks it; whatever else comes of it is decided anew from what the store says.
-    async fn report_until_committed(&self, request: &ReportValue, policy: &Policy) -> Result<ReportAnswer, Error> {
+    async fn report_until_committed(
+        self: &Arc<Self>,
+        request: &ReportValue,
+        policy: &Policy,
+    ) -> Result<ReportAnswer, Error> {
         let ReportValue { key, report, .. } = request;
         let mut seen = self.recall_or_see(key, &report.tags).await?;
         for _ in 0..MOST_CONFLICTS {
-            let mut decision = decision::report(&seen.loaded.view(), report, policy, self.dice.draw());
+            let (mut decision, mut plan) = self.decide_report(&seen, report, policy);
             let accepts = matches!(decision, ReportDecision::Accept { .. }) && check_tags(&seen, report).is_ok();
             if seen.recalled && !accepts {
+                self.shaping.levels.withdraw(key, plan);
                 seen = self.see(key, &report.tags, Want::default()).await?;
-                decision = decision::report(&seen.loaded.view(), report, policy, self.dice.draw());
+                (decision, plan) = self.decide_report(&seen, report, policy);
             }
-            check_tags(&seen, report)?;
-            match self.commit_report(request, &seen, decision, policy).await? {
+            if let Err(error) = check_tags(&seen, report) {
+                self.shaping.levels.withdraw(key, plan);
+                return Err(error);
+            }
+            let committed = self.commit_report(request, &seen, decision, policy).await;
+            if !matches!(committed, Ok(Ok(_))) {
+                self.shaping.levels.withdraw(key, plan);
+            }
+            match committed? {
                 Ok(answer) => return Ok(answer),
                 Err(now) => seen = now,
             }
@@ -79,9 +92,21 @@ impl Coordinator {
         Err(Error::contended())
     }
 
+    /// The decision, with a lifetime that puts the value's next rebuild into a quiet second; that is noted.
+    fn decide_report(&self, seen: &Seen, report: &Report, policy: &Policy) -> (ReportDecision, Option<Plan>) {
+        let levels = &self.shaping.levels;
+        let (draw, plan) = levels.choose(&seen.loaded, report, policy, self.dice.draw());
+        let decision = decision::report(&seen.loaded.view(), report, policy, draw);
+        if matches!(decision, ReportDecision::Accept { .. }) {
+            return (decision, plan);
+        }
+        levels.withdraw(&seen.loaded.snapshot.key, plan);
+        (decision, None)
+    }
+
     /// `Err`: something has changed meanwhile, and how it is now.
     async fn commit_report(
-        &self,
+        self: &Arc<Self>,
         request: &ReportValue,
         seen: &Seen,
         decision: ReportDecision,
@@ -90,12 +115,16 @@ impl Coordinator {
         let (ReportValue { key, report, bytes }, loaded) = (request, &seen.loaded);
         let sent = Instant::now();
         match decision {
-            ReportDecision::Repeat => Ok(Ok(decision::accepted(&loaded.view(), report.lease, policy))),
+            ReportDecision::Repeat => {
+                self.lease_is_gone(key, report.lease);
+                Ok(Ok(decision::accepted(&loaded.view(), report.lease, policy)))
+            }
             ReportDecision::Refuse { rejection, revoke } => {
                 if let Some(draft) = revoke {
                     // A renewal may have come in between: then the dead lease is still there, and is looked at again.
-                    if let Outcome::Conflict(now) = self.store.commit(Commit::new(key, loaded, *draft)).await? {
-                        return Ok(Err(Seen::loaded(now, sent)));
+                    match self.store.commit(Commit::new(key, loaded, *draft)).await? {
+                        Outcome::Conflict(now) => return Ok(Err(Seen::loaded(now, sent))),
+                        Outcome::Committed(done) => self.lease_ended(key, report.lease, End::Vacated, done.now),
                     }
                 }
                 Ok(Ok(ReportAnswer::Rejected(rejection)))
@@ -107,6 +136,7 @@ impl Coordinator {
                 commit.events = self.refreshed(request, commit.draft.as_ref());
                 match self.store.commit(commit).await? {
                     Outcome::Committed(done) => {
+                        self.lease_ended(key, report.lease, end(&report.outcome), done.now);
                         let view = View {
                             entry: &done.snapshot.entry,
                             generations: &loaded.generations,
@@ -144,6 +174,7 @@ impl Coordinator {
         }
         let Renew { key, lease, ttl } = &request;
         let mut seen = self.recall_or_see(key, &[]).await?;
+        let mut kept_place = false;
         for _ in 0..MOST_CONFLICTS {
             let mut decision = decision::renew(&seen.loaded.view(), *lease, *ttl, &policy);
             if seen.recalled && matches!(decision, RenewDecision::Lost { .. }) {
@@ -153,6 +184,9 @@ impl Coordinator {
             let draft = match decision {
                 RenewDecision::Keep(draft) => draft,
                 RenewDecision::Lost { reason, ttl, max_hold } => {
+                    if kept_place && ttl.is_zero() {
+                        self.lease_is_gone(key, *lease);
+                    }
                     let age = seen.sent.elapsed();
                     return Ok(Renewed {
                         lost: Some(reason),
@@ -161,8 +195,11 @@ impl Coordinator {
                     });
                 }
             };
+            let length = kept_for(&draft);
+            let until = self.keep_place(&seen, *lease, length).await?;
+            kept_place = true;
             let mut commit = Commit::new(key, &seen.loaded, *draft);
-            commit.until = deadline(&seen.loaded, *lease);
+            commit.until = deadline(&seen.loaded, *lease).min(until);
             commit.guard = Some(guard(&seen.loaded, *lease, &[]));
             let sent = Instant::now();
             match self.store.commit(commit).await? {
@@ -170,12 +207,28 @@ impl Coordinator {
                 Outcome::Committed(done) => {
                     let kept = kept(&done, sent.elapsed());
                     self.workers.renewed(key, lease.token, Instant::now() + kept.ttl);
+                    self.lease_renewed(key, length, done.now);
                     return Ok(kept);
                 }
             }
         }
         Err(Error::contended())
     }
+}
+
+/// What a report's outcome is to others.
+fn end(outcome: &Ending) -> End {
+    match outcome {
+        Ending::Built(_) | Ending::NotModified => End::Succeeded,
+        Ending::Failed { .. } => End::Failed,
+        Ending::Abandoned => End::Vacated,
+    }
+}
+
+/// How long the lease of a renewal lasts from its commit, at most.
+fn kept_for(draft: &Draft) -> Duration {
+    let deadline = draft.lease.as_deref().map(|lease| lease.deadline);
+    deadline.and_then(|deadline| deadline.after).unwrap_or_default()
 }
 
 /// What is left of a lease that was renewed by a commit that took so long: it counts from when that was sent.

@@ -1,10 +1,13 @@
 //! The coordinator over the embedded store, on paused time.
 
+mod budget;
+mod circuit;
 mod degraded;
 mod leases;
 mod parking;
 mod planning;
 mod refreshing;
+mod shaping;
 mod trips;
 mod working;
 
@@ -128,6 +131,7 @@ fn question() -> Acquire {
         ask: Ask::plain(),
         wait: None,
         answer_by: None,
+        hits: 0,
     }
 }
 

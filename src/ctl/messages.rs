@@ -7,9 +7,9 @@ use serde::ser::SerializeMap;
 use super::json::{Fields, Json, List, bytes, message, time, value_of};
 use crate::proto::{
     AcquireRebuildResponse, Backoff, Busy, BusyCause, Cause, DescribeKeyResponse, Expiry, External, Freshness, Hints,
-    Hit, InvalidateResponse, Invalidated, InvalidatedTarget, Lease, LeaseInfo, LeaseRevoked, ListLeasesResponse,
-    ListNamespacesResponse, LostReason, Mode, NamespaceInfo, Progress, Rebuild, Refreshed, Rejection,
-    RenewLeaseResponse, ReportValueResponse, Reset, ResetReason, Started, WatchResponse,
+    Hit, HotKey, InvalidateResponse, Invalidated, InvalidatedTarget, Lease, LeaseInfo, LeaseRevoked,
+    ListHotKeysResponse, ListLeasesResponse, ListNamespacesResponse, LostReason, Mode, NamespaceInfo, Progress,
+    Rebuild, Refreshed, Rejection, RenewLeaseResponse, ReportValueResponse, Reset, ResetReason, Started, WatchResponse,
     acquire_rebuild_response::Decision, hit::Content, invalidated_target::Target, watch_response::Event,
 };
 
@@ -105,6 +105,20 @@ impl Fields for Hints {
     fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("hot", &self.hot)?;
         map.serialize_entry("replicas", &self.replicas)
+    }
+}
+
+impl Fields for ListHotKeysResponse {
+    fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("hot_keys", &List(&self.hot_keys))
+    }
+}
+
+impl Fields for HotKey {
+    fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("key", &self.key)?;
+        map.serialize_entry("rate", &self.rate)?;
+        map.serialize_entry("error", &self.error)
     }
 }
 

@@ -40,6 +40,11 @@ impl Output {
         }
     }
 
+    /// One document a line, and nothing else.
+    pub fn is_for_scripts(&self) -> bool {
+        self.json
+    }
+
     /// Nobody reads any more.
     pub fn closed(&self) -> bool {
         self.closed
@@ -88,7 +93,11 @@ impl Output {
             .and_then(|()| self.stderr.flush());
     }
 
-    fn print(&mut self, text: &str) -> std::io::Result<()> {
+    /// Writes to stdout as it is.
+    ///
+    /// # Errors
+    /// As [`Output::answer`].
+    pub fn print(&mut self, text: &str) -> std::io::Result<()> {
         if self.closed {
             return Ok(());
         }

@@ -1,24 +1,25 @@
 //! How many rebuilds of a namespace run at once: places, and the line of those who want one.
 //!
-//! *Owns* the places of one namespace over the fleet ([`Budget`]) and the order in which those of one replica get them ([`Line`]). *Never* parks
+//! *Owns* the places of one namespace over the fleet ([`Budget`]) and the order in which those of one replica try for them ([`Line`]). *Never* parks
 //! anybody: it says whose turn it is.
 //!
-//! *Invariants.* Never more places are taken than the limit says. Never fewer while somebody waits: each call that frees a place says who has
-//! it now. A place is a key's, because a key has one live lease at most; so a caller that is promoted after its key's holder inherits the place
-//! by asking for what its key has, and the line is not asked. A place comes back when its lease ends, or with the lease's time if its
-//! holder crashed.
+//! *Invariants.* Never more places are taken than the limit says. A place is a key's, because a key has one live lease at most, and it is
+//! kept up by claims: one of each lease, and one of each grant under way, which may come to nothing because somebody else was faster. It is
+//! free when the last of them is gone. So a caller that is promoted after its key's holder inherits the place, in whatever order the end of
+//! the one and the beginning of the other are told. A claim goes when its lease ends, or with the lease's time if its holder crashed.
 //!
-//! *Order*: on a miss before early before scheduled, since whoever misses has nothing; first come, first served within.
+//! *Order*: on a miss before early before scheduled, since whoever misses has nothing; first come, first served within. Only who has nothing to
+//! serve meanwhile stands in line; the others try when nobody does.
 //!
-//! *Over a shared store* the places live there, in the namespace's home partition; a replica then has a [`Line`] of its own and asks the store for
-//! a place for its first in line whenever one may be free. There is no order between replicas, as with waiters.
+//! *Where*: the places are in the store, one place a namespace for the fleet. A line is a replica's; it asks the store for its first whenever a
+//! place may be free. There is no order between replicas, as with waiters.
 //!
 //! *Why no queue in the store*: a caller leaves when its time is over, and a queue would have to be told, at the price of a trip for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Cause, Grant, Key, Seq, StoreTime};
+use super::{Cause, Grant, Key, StoreTime};
 
 /// Who goes first, from first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,92 +53,66 @@ impl Class {
     }
 }
 
-/// Who has been let in must have taken up the place within so much, or it goes to the next.
+/// A place that is left to whoever comes next for its key must be taken up within so much, or it is free.
 pub const TAKE_UP: Duration = Duration::from_secs(2);
 
-/// Places of one namespace, and the line for them.
-#[derive(Clone, Debug)]
-pub struct Budget {
-    limit: u32,
-    places: BTreeMap<Key, Place>,
-    /// When each comes back by itself.
-    ends: BTreeSet<(StoreTime, Key)>,
-    line: Line,
-}
+/// The claim of whoever comes next: no lease has this secret.
+const NEXT: u64 = 0;
 
-/// A place that is taken.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// The number of its lease; none while the grant is under way.
-    token: Seq,
-    until: StoreTime,
+/// Places of one namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Budget {
+    /// By key: each claim, and until when it counts.
+    places: BTreeMap<Key, Vec<(u64, StoreTime)>>,
+    /// When each place comes back by itself.
+    ends: BTreeSet<(StoreTime, Key)>,
 }
 
 impl Budget {
-    /// With so many places, at least one: a namespace without a limit needs no budget.
-    pub fn new(limit: u32) -> Budget {
-        Budget {
-            limit: limit.max(1),
-            places: BTreeMap::new(),
-            ends: BTreeSet::new(),
-            line: Line::default(),
+    /// Claims a place for a key, where it has one already or fewer than `limit` are taken. `lease` is the secret of the lease that is to be
+    /// granted, `until` when that will be over. What was left to whoever comes next is used up.
+    pub fn take(&mut self, key: &Key, lease: u64, limit: u32, until: StoreTime, now: StoreTime) -> bool {
+        self.expire(now);
+        if !self.places.contains_key(key) && self.places.len() >= limit as usize {
+            return false;
         }
-    }
-
-    /// A place for a key, until the time of the lease that it is for; `false`: the key stands in line. One that has a place keeps it.
-    pub fn take(&mut self, key: &Key, class: Class, until: StoreTime) -> bool {
-        let token = match self.places.get(key) {
-            Some(place) => place.token,
-            None if self.is_free() => Seq::NONE,
-            None => {
-                self.line.join(key, class);
-                return false;
-            }
-        };
-        self.line.leave(key);
-        self.put(key, Place { token, until });
+        self.change(key, now, |claims| put(claims, NEXT, lease, until));
         true
     }
 
-    /// The lease of a place was granted, or renewed. `false`: the place has come back by itself.
-    pub fn hold(&mut self, key: &Key, token: Seq, until: StoreTime) -> bool {
-        let has = self.places.contains_key(key);
-        if has {
-            self.put(key, Place { token, until });
+    /// The lease lives until then, whatever the limit: it was granted or renewed. `instead_of`: one that is over by that.
+    pub fn hold(&mut self, key: &Key, lease: u64, instead_of: u64, until: StoreTime, now: StoreTime) {
+        self.expire(now);
+        self.change(key, now, |claims| put(claims, instead_of, lease, until));
+    }
+
+    /// A lease has ended, or a grant has not come about. `left_until`: those who wait for the key may take the place over until then; else
+    /// it is free, unless another claim keeps it up.
+    pub fn give_back(&mut self, key: &Key, lease: u64, left_until: Option<StoreTime>, now: StoreTime) {
+        self.expire(now);
+        let has = |claims: &Vec<(u64, StoreTime)>| claims.iter().any(|claim| claim.0 == lease && claim.1 > now);
+        if !self.places.get(key).is_some_and(has) {
+            return;
         }
-        has
+        self.change(key, now, |claims| match left_until {
+            Some(until) => put(claims, lease, NEXT, until),
+            None => claims.retain(|claim| claim.0 != lease),
+        });
     }
 
-    /// A lease has ended, or (with no number) a grant has not come about. Answers who has the place now; it is theirs for [`TAKE_UP`]. A
-    /// place that another lease of the key has inherited stays.
-    pub fn give_back(&mut self, key: &Key, token: Seq, now: StoreTime) -> Option<Key> {
-        let held = self.places.get(key).is_some_and(|place| place.token == token);
-        if held {
-            self.remove(key);
-        }
-        self.let_in(now)
+    /// Nobody waits for the key any more: what was left to them is free.
+    pub fn leave(&mut self, key: &Key, now: StoreTime) {
+        self.give_back(key, NEXT, None, now);
     }
 
-    /// Nobody waits for the key any more.
-    pub fn leave(&mut self, key: &Key) {
-        self.line.leave(key);
-    }
-
-    /// Places whose time is over come back. Answers who has them now.
-    pub fn expire(&mut self, now: StoreTime) -> Vec<Key> {
+    /// Claims whose time is over are none.
+    pub fn expire(&mut self, now: StoreTime) {
         while let Some((until, key)) = self.ends.first()
             && *until <= now
         {
             let key = key.clone();
-            self.remove(&key);
+            self.change(&key, now, |_| ());
         }
-        std::iter::from_fn(|| self.let_in(now)).collect()
-    }
-
-    /// The policy has changed. Answers who has a place now; where there are fewer places, those that are taken stay.
-    pub fn set_limit(&mut self, limit: u32, now: StoreTime) -> Vec<Key> {
-        self.limit = limit.max(1);
-        std::iter::from_fn(|| self.let_in(now)).collect()
     }
 
     /// When the next place comes back by itself.
@@ -150,40 +125,29 @@ impl Budget {
         self.places.len()
     }
 
-    /// Those that wait.
-    pub fn line(&self) -> &Line {
-        &self.line
-    }
-
-    fn is_free(&self) -> bool {
-        self.places.len() < self.limit as usize
-    }
-
-    fn let_in(&mut self, now: StoreTime) -> Option<Key> {
-        let key = if self.is_free() {
-            self.line.take_first()?
-        } else {
-            return None;
-        };
-        let place = Place {
-            token: Seq::NONE,
-            until: now.after(TAKE_UP),
-        };
-        self.put(&key, place);
-        Some(key)
-    }
-
-    fn put(&mut self, key: &Key, place: Place) {
-        self.remove(key);
-        self.ends.insert((place.until, key.clone()));
-        self.places.insert(key.clone(), place);
-    }
-
-    fn remove(&mut self, key: &Key) {
-        if let Some(place) = self.places.remove(key) {
-            self.ends.remove(&(place.until, key.clone()));
+    fn change(&mut self, key: &Key, now: StoreTime, change: impl FnOnce(&mut Vec<(u64, StoreTime)>)) {
+        let mut claims = self.places.remove(key).unwrap_or_default();
+        if let Some(until) = end(&claims) {
+            self.ends.remove(&(until, key.clone()));
+        }
+        claims.retain(|claim| claim.1 > now);
+        change(&mut claims);
+        if let Some(until) = end(&claims) {
+            self.ends.insert((until, key.clone()));
+            self.places.insert(key.clone(), claims);
         }
     }
+}
+
+/// One claim instead of another, or of an earlier one of the same lease.
+fn put(claims: &mut Vec<(u64, StoreTime)>, instead_of: u64, lease: u64, until: StoreTime) {
+    claims.retain(|claim| claim.0 != instead_of && claim.0 != lease);
+    claims.push((lease, until));
+}
+
+/// A place lasts as long as its last claim.
+fn end(claims: &[(u64, StoreTime)]) -> Option<StoreTime> {
+    claims.iter().map(|claim| claim.1).max()
 }
 
 /// Keys of one replica that wait for a place, each once.
@@ -219,6 +183,11 @@ impl Line {
         let (_, key) = self.row.pop_first()?;
         self.standing.remove(&key);
         Some(key)
+    }
+
+    /// Whether a key stands in it.
+    pub fn has(&self, key: &Key) -> bool {
+        self.standing.contains_key(key)
     }
 
     /// The first in line, and its class.

@@ -5,7 +5,7 @@
 use opentelemetry::KeyValue;
 
 use crate::coordinator::RefreshNews;
-use crate::decision::{Answer, Cause, Dropped, LostReason, Mode, Rejection, ReportAnswer};
+use crate::decision::{Answer, BusyCause, Cause, Dropped, LostReason, Mode, Rejection, ReportAnswer};
 use crate::rpc::status::Reason;
 use crate::store::Target;
 
@@ -48,6 +48,8 @@ pub(super) const LOST: [LostReason; 6] = [
 ];
 const TARGETS: [&str; 3] = ["key", "tag", "namespace"];
 const MODES: [Mode; 2] = [Mode::Drop, Mode::Expire];
+/// What keeps callers with nothing to use from rebuilding.
+pub(super) const HOLDS: [&str; 2] = ["budget", "circuit"];
 
 /// The reasons of `ErrorInfo`, then what has none.
 pub(super) const ERRORS: [&str; Reason::ALL.len() + 2] = {
@@ -67,7 +69,8 @@ const REPORTS: usize = GRANTS + CAUSES.len();
 const RENEWALS: usize = REPORTS + OUTCOMES.len() * RESULTS;
 const INVALIDATIONS: usize = RENEWALS + 1 + LOST.len();
 const DEGRADED: usize = INVALIDATIONS + TARGETS.len() * MODES.len();
-const REFRESHES: usize = DEGRADED + DECISIONS.len();
+const HELD_BACK: usize = DEGRADED + DECISIONS.len();
+const REFRESHES: usize = HELD_BACK + HOLDS.len();
 /// How many cells a namespace has.
 pub(super) const CELLS: usize = REFRESHES + 2 + Dropped::ALL.len();
 
@@ -90,6 +93,15 @@ impl Cell {
     /// The same answer, once more: where it was decided alone.
     pub(super) fn degraded(answer: &Answer) -> Cell {
         Cell(DEGRADED + Cell::acquired(answer).0)
+    }
+
+    /// An answer that says what holds its caller back, if anything does.
+    pub(super) fn held_back(answer: &Answer) -> Option<Cell> {
+        match answer {
+            Answer::Busy(busy) if busy.cause == BusyCause::RebuildBudget => Some(Cell(HELD_BACK)),
+            Answer::KeepOff(keep_off) if keep_off.circuit_open => Some(Cell(HELD_BACK + 1)),
+            _ => None,
+        }
     }
 
     pub(super) fn granted(cause: Cause) -> Cell {
@@ -142,7 +154,7 @@ pub(super) struct Labelled {
     pub(super) from_zero: bool,
 }
 
-pub(super) fn families() -> [Family; 7] {
+pub(super) fn families() -> [Family; 8] {
     let family = |name, unit, description, cells| Family {
         name,
         unit,
@@ -177,6 +189,12 @@ pub(super) fn families() -> [Family; 7] {
             invalidations(),
         ),
         family(
+            "drover.acquires.held_back",
+            "{call}",
+            "Acquires whose caller had nothing and was not let rebuild, by what held it back; counted among the acquires too",
+            held_back(),
+        ),
+        family(
             "drover.refreshes",
             "{task}",
             "Due refreshes: offered to a worker, dispatched with its lease, or dropped, by why",
@@ -201,6 +219,15 @@ fn grants() -> Vec<Labelled> {
         from_zero: true,
     };
     CAUSES.iter().enumerate().map(cell).collect()
+}
+
+fn held_back() -> Vec<Labelled> {
+    let cell = |(index, name): (usize, &&'static str)| Labelled {
+        place: HELD_BACK + index,
+        labels: vec![KeyValue::new(CAUSE, *name)],
+        from_zero: true,
+    };
+    HOLDS.iter().enumerate().map(cell).collect()
 }
 
 fn reports() -> Vec<Labelled> {

@@ -96,6 +96,10 @@ fn levels(meter: &Meter, metrics: &Arc<Metrics>) {
             .build();
     };
     gauge("drover.waiters", "{caller}", "Callers parked now", |now| now.waiters);
+    let in_line = "Keys of this replica that wait for a place in a rebuild budget now";
+    gauge("drover.budget.waiting", "{key}", in_line, |now| now.in_line);
+    let open = "Namespaces whose circuit is open now, as this replica knows";
+    gauge("drover.circuits.open", "{namespace}", open, |now| now.open_circuits);
     gauge("drover.watchers", "{stream}", "Watch streams open now", |now| {
         now.watchers
     });

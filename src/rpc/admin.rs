@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use super::{convert, status};
+use super::convert;
 use crate::coordinator::Coordinator;
 use crate::proto;
 use crate::proto::admin_service_server::AdminService;
@@ -55,7 +55,8 @@ impl AdminService for AdminRpc {
         &self,
         request: Request<proto::ListHotKeysRequest>,
     ) -> Result<Response<proto::ListHotKeysResponse>, Status> {
-        convert::check_hot_keys(request.get_ref())?;
-        Err(status::not_yet("ListHotKeys", "counting hot keys"))
+        let count = convert::hot_keys(request.get_ref())?;
+        let keys = self.coordinator.hot_keys(&request.get_ref().namespace, count)?;
+        Ok(Response::new(convert::hottest(keys)))
     }
 }

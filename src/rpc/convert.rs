@@ -14,7 +14,7 @@
 //! | Watch | [`check_subscribe`], [`check_ack`] |
 //! | PullRefreshes | [`register`], [`pulled`] |
 //! | ScheduleRefresh | [`schedule`], [`scheduled`] |
-//! | AdminService | [`describe`], [`leases`], [`namespaces`], [`check_hot_keys`] and their answers |
+//! | AdminService | [`describe`], [`leases`], [`namespaces`], [`hot_keys`] and their answers |
 
 mod acquire;
 mod admin;
@@ -34,7 +34,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use acquire::{acquire, acquired};
-pub use admin::{check_hot_keys, describe, described, lease_page, leases, namespace_page, namespaces};
+pub use admin::{describe, described, hot_keys, hottest, lease_page, leases, namespace_page, namespaces};
 pub use answer::{expiry, length, number};
 pub use check::{
     MAX_HOLDER, MAX_KEY, MAX_LEASE_ID, MAX_NAMESPACE, MAX_REQUEST_ID, MAX_TAG, MAX_VIOLATIONS, Violation, Violations,

@@ -128,11 +128,14 @@ fn observe(metrics: &Arc<Metrics>, memory: Option<&Arc<Memory>>, hub: &Arc<Hub>,
         let stats = hub.as_deref().map(Hub::stats);
         let coordinator = coordinator.upgrade();
         let (workers, in_flight) = coordinator.as_deref().map(Coordinator::workers).unwrap_or_default();
+        let of = |count: fn(&Coordinator) -> usize| coordinator.as_deref().map_or(0, count) as u64;
         Levels {
-            waiters: coordinator.map_or(0, |coordinator| coordinator.parked()) as u64,
+            waiters: of(Coordinator::parked),
             workers: workers as u64,
             in_flight: in_flight as u64,
             scheduled: usage.scheduled as u64,
+            in_line: of(Coordinator::in_line),
+            open_circuits: of(Coordinator::open_circuits),
             watchers: hub.as_deref().map_or(0, Hub::watchers) as u64,
             events: stats.into_iter().flat_map(|stats| stats.events()).collect(),
             resets: stats

@@ -17,6 +17,7 @@ mod lists;
 mod numbers;
 mod races;
 mod schedule;
+mod shaping;
 mod times;
 mod write;
 
@@ -32,6 +33,7 @@ pub use lists::*;
 pub use numbers::*;
 pub use races::*;
 pub use schedule::*;
+pub use shaping::*;
 pub use times::*;
 
 /// An empty store under test, and how its time passes.
@@ -85,6 +87,13 @@ macro_rules! store_conformance {
             // lists
             leases_are_listed_while_they_live
             the_census_counts_entries_and_live_leases_by_namespace
+            // shaping
+            there_are_as_many_places_as_the_limit_says
+            a_key_that_has_a_place_keeps_it_while_any_lease_of_it_lives
+            a_place_comes_back_with_its_time
+            a_place_may_be_left_to_those_who_wait_for_its_key
+            a_place_that_is_given_back_rings_where_somebody_waits
+            a_circuit_is_set_only_by_whoever_knows_how_it_is
         );
     };
     (@schedule $start:expr, $(#[$attribute:meta])*) => {
@@ -110,6 +119,7 @@ macro_rules! store_conformance {
             of_those_that_race_for_a_revision_one_wins
             numbers_taken_at_the_same_time_are_different
             the_log_has_the_order_of_commits_that_race
+            of_those_that_race_for_the_last_places_as_many_have_one_as_there_are
         );
     };
     (@each $attributes:tt $start:expr; $($promise:ident)*) => {

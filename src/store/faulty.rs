@@ -15,6 +15,7 @@ mod remote;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ use self::chance::Chance;
 pub use self::chance::{Call, Fault, Faults};
 pub use self::remote::{Forgetful, Remote};
 use super::{
-    Answer, Census, Claim, Claimed, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Plan, Planned,
-    Settled, Snapshot, Store, StoreError, Want,
+    Answer, Budgeted, Budgeting, Census, Claim, Claimed, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place,
+    Plan, Planned, Settled, Snapshot, Store, StoreError, Want,
 };
 use crate::decision::{Key, StoreTime, Tag};
 use crate::fanout::{Feed, Listener, Record, ResetReason};
@@ -214,6 +215,16 @@ impl Store for Faulty {
 
     fn feed(&self) -> &Arc<Feed> {
         &self.feed
+    }
+
+    fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {
+        Box::pin(self.carry(Call::Budget, async move { self.inner.budget(key, lease, what).await }))
+    }
+
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        Box::pin(self.carry(Call::Circuit, async move {
+            self.inner.circuit(namespace, expected, new).await
+        }))
     }
 
     fn recall(&self, key: &Key) -> Option<Loaded> {

@@ -16,10 +16,12 @@
 
 mod header;
 mod schedule;
+mod shaping;
 mod shard;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,10 +31,12 @@ use parking_lot::Mutex;
 
 use self::header::Header;
 use self::schedule::Schedule;
+use self::shaping::Namespaces;
 use self::shard::{Change, Shard};
 use super::{
-    Answer, Census, Claim, Claimed, Clock, Commit, Committed, Covering, Event, Invalidated, Loaded, NewBytes, Outcome,
-    Plan, Planned, Revision, Settled, Snapshot, Store, StoreError, Target, Want,
+    Answer, Budgeted, Budgeting, Census, Changed, Claim, Claimed, Clock, Commit, Committed, Covering, Event,
+    Invalidated, Loaded, NewBytes, Outcome, Plan, Planned, Revision, Settled, Snapshot, Store, StoreError, Target,
+    Want,
 };
 use crate::decision::{Entry, Generations, Key, Lease, Seq, Stamp, StoreTime, Tag, Value};
 use crate::fanout::Feed;
@@ -79,6 +83,7 @@ pub struct Memory {
     hasher: DefaultHashBuilder,
     header: Header,
     schedule: Schedule,
+    namespaces: Namespaces,
     feed: Arc<Feed>,
     clock: Clock,
     limits: Limits,
@@ -106,6 +111,7 @@ impl Memory {
             hasher: DefaultHashBuilder::default(),
             header: Header::default(),
             schedule: Schedule::new(limits.entries),
+            namespaces: Namespaces::default(),
             feed: Feed::new(),
             clock,
             limits,
@@ -420,6 +426,22 @@ impl Store for Memory {
 
     fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
         Box::pin(std::future::ready(Ok(self.schedule.planned())))
+    }
+
+    fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {
+        let (budgeted, rings) = self.namespaces.budget(key, lease, what, self.clock.now());
+        if rings {
+            self.feed.ring(&Changed::Budget.ring(key.namespace()));
+        }
+        Box::pin(std::future::ready(Ok(budgeted)))
+    }
+
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        let (circuit, changed) = self.namespaces.circuit(namespace, expected, new);
+        if changed {
+            self.feed.ring(&Changed::Circuit.ring(namespace));
+        }
+        Box::pin(std::future::ready(Ok(circuit)))
     }
 }
 

@@ -33,12 +33,14 @@ mod reply;
 mod schedule;
 mod scripts;
 mod seen;
+mod shaping;
 mod shared;
 mod tail;
 mod takeover;
 mod tending;
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,8 +55,8 @@ use self::link::Link;
 use self::reply::Reply;
 use self::shared::{Covered, Shared, invalidate_args, load_args, refs};
 use super::{
-    Answer, Census, Claim, Claimed, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Plan, Planned,
-    Revision, Settled, Snapshot, Store, StoreError, Target, Want,
+    Answer, Budgeted, Budgeting, Census, Claim, Claimed, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place,
+    Plan, Planned, Revision, Settled, Snapshot, Store, StoreError, Target, Want,
 };
 use crate::decision::{Key, Seq, Stamp, StoreTime, Tag, micros};
 use crate::fanout::{Feed, Peers};
@@ -135,7 +137,7 @@ impl Redis {
             .seen
             .get(&commit.key)
             .is_some_and(|sight| sight.snapshot.entry.lease.is_some());
-        let args = commit_args(&commit, partition.high(), had_lease);
+        let args = commit_args(&commit, partition.high(), had_lease, false);
         let reply = shared
             .ask(partition, &shared.scripts.commit, &refs(&names), args, true)
             .await?;
@@ -392,6 +394,14 @@ impl Store for Redis {
 
     fn asked(&self, keys: Vec<Key>) -> Answer<'_, ()> {
         Box::pin(self.asked_for(keys))
+    }
+
+    fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {
+        Box::pin(shaping::budget(&self.shared, key, lease, what))
+    }
+
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        Box::pin(shaping::circuit(&self.shared, namespace, expected, new))
     }
 }
 

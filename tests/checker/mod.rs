@@ -45,6 +45,8 @@ pub enum Promise {
     Lifetimes,
     /// What a replica decides without its store.
     Degraded,
+    /// How many rebuilds of a namespace run at once.
+    Budget,
 }
 
 /// A promise that was not kept.

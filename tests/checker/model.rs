@@ -323,6 +323,8 @@ pub struct Terms {
     pub windows: Vec<u64>,
     /// Who hears nothing for so long serves no local copies.
     pub max_silence: u64,
+    /// Grants need a place: a key may wait for one although nobody has it.
+    pub budget: bool,
 }
 
 /// Everything.

@@ -50,6 +50,10 @@ fn awake(seen: &Seen<'_>, op: &Op, from: u64, to: u64) -> u64 {
 /// A parked caller is answered, or somebody holds the lease, or soon will.
 pub fn nobody_waits_for_nothing(seen: &Seen<'_>, found: &mut Found) {
     let terms = &seen.history.terms;
+    if terms.budget {
+        // Only the store's account tells whether there was one.
+        return;
+    }
     for (key, of_key) in seen.keys.iter().enumerate() {
         let gaps = gaps(seen, key as u32);
         for op in of_key.acquires.iter().map(|index| &seen.ops[*index]) {

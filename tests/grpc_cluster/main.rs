@@ -23,6 +23,8 @@ mod admin;
 mod backoff;
 #[path = "../grpc/barrier.rs"]
 mod barrier;
+#[path = "../grpc/budget.rs"]
+mod budget;
 #[path = "../grpc/crowd.rs"]
 mod crowd;
 #[path = "../grpc/discovery.rs"]
@@ -33,6 +35,8 @@ mod endings;
 mod fields;
 #[path = "../grpc/herd.rs"]
 mod herd;
+#[path = "../grpc/hot.rs"]
+mod hot;
 #[path = "../grpc/intents.rs"]
 mod intents;
 #[path = "../grpc/invalidation.rs"]
@@ -41,8 +45,6 @@ mod invalidation;
 mod lateness;
 #[path = "../grpc/names.rs"]
 mod names;
-#[path = "../grpc/not_yet.rs"]
-mod not_yet;
 #[path = "../grpc/refreshing.rs"]
 mod refreshing;
 #[path = "../grpc/renewals.rs"]

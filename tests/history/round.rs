@@ -160,6 +160,7 @@ fn terms(fault: Fault, measure: Measure, layout: &field::Layout) -> Terms {
         shortest_lease: 100_000,
         windows: vec![2 * LONGEST_LIFE, LONGEST_LIFE, u64::MAX / 2],
         max_silence: 15_000_000,
+        budget: false,
     }
 }
 

@@ -1,8 +1,10 @@
 //! Replicas that share a Redis, asked over gRPC.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use drover::config::{RedisSettings, Settings, StoreKind};
+use drover::config::{PolicySet, RedisSettings, Settings, StoreKind};
+use drover::decision::Policy;
 use drover::proto::acquire_rebuild_response::Decision;
 use drover::proto::coordinator_service_client::CoordinatorServiceClient;
 use drover::proto::report_value_request::Outcome;
@@ -24,7 +26,22 @@ impl Fleet {
         Fleet::over(Server::start(), count).await
     }
 
+    /// With another policy for every namespace.
+    pub async fn with(count: usize, change: impl FnOnce(&mut Policy)) -> Fleet {
+        let mut policy = Policy::default();
+        change(&mut policy);
+        let policies = PolicySet {
+            defaults: Arc::new(policy),
+            ..PolicySet::default()
+        };
+        Fleet::under(Server::start(), count, policies).await
+    }
+
     pub async fn over(server: Server, count: usize) -> Fleet {
+        Fleet::under(server, count, PolicySet::default()).await
+    }
+
+    async fn under(server: Server, count: usize, policies: PolicySet) -> Fleet {
         let mut replicas = Vec::new();
         for _ in 0..count {
             let mut redis = RedisSettings::at(&server.url()).expect("a store's URL");
@@ -32,6 +49,7 @@ impl Fleet {
             redis.timeout = Duration::from_secs(5);
             let settings = Settings {
                 store: StoreKind::Redis(Box::new(redis)),
+                policies: policies.clone(),
                 drain_timeout: Duration::from_secs(2),
                 ..Settings::ephemeral()
             };

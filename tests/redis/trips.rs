@@ -87,6 +87,29 @@ async fn a_grant_on_an_expired_entry_costs_one_trip_where_this_replica_saw_it_la
     assert_eq!((same, another), (1, 2));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_costs_its_namespace_a_trip_a_lease_s_beginning_and_end_and_a_closed_circuit_costs_nothing() {
+    let fleet = Fleet::with(1, |policy| policy.max_concurrent_rebuilds = 5).await;
+    let calls = fleet.calls(0).await;
+    // The first calls learn the store's time and the scripts.
+    let lease = acquire(&calls, "warm").await.granted();
+    assert!(report(&calls, "warm", &lease, "value").await);
+    acquire(&calls, "warm").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let (lease, granted) = cost(&fleet, async || acquire(&calls, "a").await.granted()).await;
+    assert_eq!(granted, 2, "a place, and the grant");
+    let (taken, reported) = cost(&fleet, async || {
+        let taken = report(&calls, "a", &lease, "value").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        taken
+    })
+    .await;
+    assert_eq!((taken, reported), (true, 2), "the report, and the place on the side");
+    let (decision, answered) = cost(&fleet, async || acquire(&calls, "a").await.decision).await;
+    assert!(matches!(decision, Some(Decision::Hit(_))), "{decision:?}");
+    assert_eq!(answered, 1, "a fresh answer");
+}
+
 /// Reading the log is counted too. Each replica reads it once a second and looks after those who are parked once a second: that is six trips a
 /// second, and all that grows with time; nothing grows with the herd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use drover::decision::{Generations, Key, Number, Seq, StoreTime, Tag, When};
 use drover::fanout::{Feed, Listener, Record, ResetReason};
-use drover::store::{Answer, Census, Commit, Covering, Invalidated, Loaded, Outcome, Snapshot, Store, Want};
+use drover::store::{
+    Answer, Budgeted, Budgeting, Census, Commit, Covering, Invalidated, Loaded, Outcome, Snapshot, Store, Want,
+};
 
 use crate::checker::Promise;
 use crate::first_failure;
@@ -45,6 +47,15 @@ struct Buggy {
     /// Every other load comes from before.
     cache: Option<Mutex<HashMap<Key, Loaded>>>,
     loads: AtomicU64,
+    places: Places,
+}
+
+/// How a budget is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Places {
+    AsTheyAre,
+    WithoutEnd,
+    NeverFree,
 }
 
 impl Buggy {
@@ -57,6 +68,7 @@ impl Buggy {
             forgets_generations: false,
             cache: None,
             loads: AtomicU64::new(0),
+            places: Places::AsTheyAre,
         }
     }
 
@@ -126,6 +138,25 @@ impl Store for Buggy {
 
     fn ping(&self) -> Answer<'_, StoreTime> {
         self.inner.ping()
+    }
+
+    fn budget<'a>(&'a self, key: &'a Key, lease: std::num::NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {
+        let what = match what {
+            Budgeting::Take {
+                length, others_wait, ..
+            } if self.places == Places::WithoutEnd => Budgeting::Take {
+                limit: u32::MAX,
+                length,
+                others_wait,
+            },
+            Budgeting::GiveBack { .. } if self.places == Places::NeverFree => Budgeting::Leave,
+            what => what,
+        };
+        self.inner.budget(key, lease, what)
+    }
+
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        self.inner.circuit(namespace, expected, new)
     }
 
     fn feed(&self) -> &Arc<Feed> {
@@ -242,7 +273,13 @@ fn the_checker_catches_loads_from_before_the_call() {
         })
     });
     catches(
-        &[Promise::Versions, Promise::InvalidateWins, Promise::Lifetimes],
+        &[
+            Promise::Versions,
+            Promise::InvalidateWins,
+            Promise::Lifetimes,
+            // Who looks after parked callers sees too late what there is for them.
+            Promise::NoMissedWake,
+        ],
         &sabotage,
     );
 }
@@ -329,4 +366,26 @@ fn the_checker_catches_a_replica_that_goes_on_deciding_alone() {
     };
     // Its watchers hear nothing more, either.
     catches(&[Promise::Degraded, Promise::Watch], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_places_that_nobody_counts() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            places: Places::WithoutEnd,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Budget], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_places_that_are_not_given_back() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            places: Places::NeverFree,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::NoMissedWake, Promise::NoStuckKey], &sabotage);
 }

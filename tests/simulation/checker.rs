@@ -2,6 +2,7 @@
 //! account tells ([`waiting`]), and what a replica decides alone.
 
 mod alone;
+mod budget;
 mod waiting;
 
 use drover::decision::Key;
@@ -31,6 +32,7 @@ pub fn check(run: &Run) -> Checked {
     if let Some(first) = found.violations.first() {
         return Err(first.clone());
     }
+    budget::never_more_leases_than_places(&seen, &run.account)?;
     waiting::waits_end_by_their_time(&seen)?;
     waiting::nobody_waits_for_nothing(&seen, &run.account)?;
     waiting::values_reach_those_who_wait(&seen, &run.account)

@@ -133,6 +133,7 @@ impl Client {
             ask,
             wait,
             answer_by,
+            hits: 0,
         }
     }
 

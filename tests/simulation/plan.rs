@@ -66,6 +66,11 @@ impl Plan {
             jumps: rng.random_bool(0.2),
             drain: rng.random_bool(0.2),
         };
+        let mut budget = stream(seed, 2);
+        if budget.random_bool(0.35) {
+            plan.policy.max_concurrent_rebuilds = budget.random_range(1..=2);
+            plan.keys += budget.random_range(0..=3);
+        }
         let kind = seed % 5;
         plan.policy.store_down = one_of(&mut rng, &[StoreDown::Local, StoreDown::Local, StoreDown::Refuse]);
         if kind > 0 {

@@ -30,6 +30,7 @@ pub fn history(run: &Run) -> model::History {
         shortest_lease: micros(SHORTEST_LEASE),
         windows: vec![micros(windows)],
         max_silence: micros(drover::fanout::MAX_SILENCE),
+        budget: policy.max_concurrent_rebuilds > 0,
     };
     model::History {
         terms,

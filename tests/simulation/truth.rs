@@ -86,6 +86,19 @@ impl Store for Tap {
         self.inner.ping()
     }
 
+    fn budget<'a>(
+        &'a self,
+        key: &'a Key,
+        lease: std::num::NonZeroU64,
+        what: drover::store::Budgeting,
+    ) -> Answer<'a, drover::store::Budgeted> {
+        self.inner.budget(key, lease, what)
+    }
+
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        self.inner.circuit(namespace, expected, new)
+    }
+
     fn feed(&self) -> &Arc<Feed> {
         self.inner.feed()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drover::config::{Policies, PolicySet};
 use drover::coordinator::{Acquire, Coordinator, Dice, Invalidate, Renew, ReportValue};
-use drover::decision::{Answer, Ask, Intent, Key, StoreTime};
+use drover::decision::{Answer, Ask, Intent, Key, StoreTime, TAKE_UP};
 use drover::fanout::{Hub, HubLimits, ResetReason, Subscription, What};
 use drover::store::faulty::{Faults, Faulty, Remote};
 use drover::store::memory::{Limits, Memory};
@@ -280,7 +280,11 @@ impl World {
     async fn probe(self: &Arc<World>, key: &Key) {
         let policy = &self.plan.policy;
         let lease = policy.lease_ttl.max(client::LONGEST_LEASE);
-        let bound = lease + policy.backoff.max * 2 + self.plan.notice() * 2 + REENTRY;
+        let mut bound = lease + policy.backoff.max * 2 + self.plan.notice() * 2 + REENTRY;
+        if policy.max_concurrent_rebuilds > 0 {
+            // Of the last leases, and what could not be given back.
+            bound += lease * 2 + TAKE_UP;
+        }
         let replica = self.replicas.len() - 1;
         let started = tokio::time::Instant::now();
         loop {
@@ -296,6 +300,7 @@ impl World {
                         ask,
                         wait: None,
                         answer_by: None,
+                        hits: 0,
                     },
                 )
                 .await

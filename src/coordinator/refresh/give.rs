@@ -6,12 +6,13 @@ use tokio::time::Instant;
 
 use super::{Done, LOOK_AGAIN, RefreshNews};
 use crate::coordinator::ask::Seen;
+use crate::coordinator::shaping::HeldBack;
 use crate::coordinator::workers::{Handed, RefreshTask, Seat, Seating};
 use crate::coordinator::{Coordinator, MOST_CONFLICTS, RETRY_SOON};
 use crate::decision::{
-    self, Attempts, Cause, Dropped, Grant, Key, Lease, Offer, OfferDecision, Policy, Seq, StoreTime, Why,
+    self, Attempts, Cause, Dropped, Grant, Key, Lease, Offer, OfferDecision, Policy, Seq, StoreTime, Value, Why,
 };
-use crate::store::{Commit, Committed, Outcome, Scheduled, StoreError, Task, TaskKind, Want};
+use crate::store::{Commit, Committed, Guard, Outcome, Scheduled, StoreError, Task, TaskKind, Want};
 
 /// What became of an offer.
 enum Given {
@@ -111,15 +112,32 @@ impl Coordinator {
             let Ok(turn) = turn else {
                 return Ok(Given::Later(seen.loaded.now.after(RETRY_SOON), attempts));
             };
+            let pass = match self.admit(&seen, &grant, policy).await? {
+                Ok(pass) => pass,
+                Err(HeldBack::NoPlace(again) | HeldBack::CircuitOpen(again)) => {
+                    return Ok(Given::Later(seen.loaded.now.after(again), attempts));
+                }
+            };
             self.tell(&task.key, RefreshNews::Offered);
-            let commit = self.task_commit(&seen, &grant, policy);
+            let mut commit = self.task_commit(&seen, &grant, policy);
+            commit.until = pass.until();
             let sent = Instant::now();
-            let outcome = self.store.commit(commit).await?;
+            let outcome = self.store.commit(commit).await;
             drop(turn);
             match outcome {
-                Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
-                Outcome::Committed(committed) => {
+                Ok(Outcome::Conflict(now)) => seen = Seen::loaded(now, sent),
+                Ok(Outcome::Committed(committed)) => {
+                    if let Some(lease) = committed.snapshot.entry.lease.as_deref() {
+                        let instead_of = grant.supersedes.as_ref().map(|(lease, _)| lease);
+                        pass.used(lease, committed.now, instead_of);
+                    }
                     return Ok(self.hand_over(seat, &seen, committed, sent, attempts).await);
+                }
+                Err(error) => {
+                    if matches!(error, StoreError::Unknown(_)) {
+                        pass.may_be_used();
+                    }
+                    return Err(error);
                 }
             }
         }
@@ -131,7 +149,7 @@ impl Coordinator {
 
     /// The store has taken the grant.
     async fn hand_over(
-        &self,
+        self: &Arc<Self>,
         seat: Seat,
         seen: &Seen,
         committed: Committed,
@@ -159,9 +177,14 @@ impl Coordinator {
         }))
     }
 
-    /// Its report at another replica rings here: until then the worker has it in hand.
+    /// Its report at another replica rings here: until then the worker has it in hand. What is invalidated meanwhile is no task any more.
     fn task_commit(&self, seen: &Seen, grant: &Grant, policy: &Policy) -> Commit {
         let mut commit = self.commit_of(seen, grant);
+        let stored = seen.loaded.snapshot.entry.value.as_ref().map_or(&[][..], Value::tags);
+        commit.guard = Some(Guard {
+            tags: stored.to_vec(),
+            newest: seen.loaded.generations.newest(),
+        });
         commit.rings_within = policy.lease_ttl + LOOK_AGAIN;
         commit
     }

@@ -335,6 +335,24 @@ async fn a_change_that_somebody_else_is_always_faster_with_ends_with_a_clear_ref
         fn feed(&self) -> &Arc<crate::fanout::Feed> {
             self.0.feed()
         }
+
+        fn budget<'a>(
+            &'a self,
+            key: &'a Key,
+            lease: std::num::NonZeroU64,
+            what: crate::store::Budgeting,
+        ) -> crate::store::Answer<'a, crate::store::Budgeted> {
+            self.0.budget(key, lease, what)
+        }
+
+        fn circuit<'a>(
+            &'a self,
+            namespace: &'a str,
+            expected: &'a str,
+            new: Option<&'a str>,
+        ) -> crate::store::Answer<'a, Arc<str>> {
+            self.0.circuit(namespace, expected, new)
+        }
     }
     let memory = Memory::new(Limits::default());
     let lease = rebuild(

@@ -75,177 +75,146 @@ fn a_grant_is_on_a_miss_unless_its_caller_has_something_to_serve_meanwhile() {
 }
 
 #[test]
-fn a_promoted_caller_inherits_the_place_of_its_key() {
-    let mut budget = Budget::new(1);
-    assert!(budget.take(&key(1), Class::OnMiss, at(10)));
-    assert!(budget.hold(&key(1), Seq(7), at(10)));
-    assert!(!budget.take(&key(2), Class::OnMiss, at(10)));
-    // The lease was lost, and the next caller of the key is granted another.
-    assert!(budget.take(&key(1), Class::OnMiss, at(15)));
-    assert!(budget.hold(&key(1), Seq(9), at(20)));
-    // What the lost holder gives back is not its any more.
-    assert_eq!(budget.give_back(&key(1), Seq(7), at(12)), None);
-    assert_eq!(names(budget.give_back(&key(1), Seq(9), at(12))), ["k2"]);
+fn a_promoted_caller_inherits_the_place_of_its_key_in_whatever_order_it_is_told() {
+    let mut budget = Budget::default();
+    assert!(budget.take(&key(1), 7, 1, at(10), START));
+    assert!(!budget.take(&key(2), 8, 1, at(10), START));
+    // Another grant of the key is under way while the first lease ends.
+    assert!(budget.take(&key(1), 9, 1, at(20), START));
+    budget.give_back(&key(1), 7, None, START);
+    assert!(!budget.take(&key(2), 8, 1, at(10), START));
+    budget.give_back(&key(1), 7, None, START);
+    assert_eq!(budget.taken(), 1, "what the lost holder gives back is not its any more");
+    budget.give_back(&key(1), 9, None, START);
+    assert!(budget.take(&key(2), 8, 1, at(10), START));
 }
 
 #[test]
-fn a_crashed_holder_s_place_comes_back_with_its_lease_s_time_and_goes_to_the_first_in_line() {
-    let mut budget = Budget::new(2);
+fn a_grant_that_comes_to_nothing_takes_nothing_away_from_the_lease_that_was_faster() {
+    let mut budget = Budget::default();
+    assert!(budget.take(&key(1), 7, 1, at(10), START) && budget.take(&key(1), 8, 1, at(30), START));
+    budget.give_back(&key(1), 8, None, START);
+    assert_eq!((budget.taken(), budget.next_end()), (1, Some(at(10))));
+}
+
+#[test]
+fn a_place_that_is_left_to_those_who_wait_is_theirs_until_its_time_or_until_they_leave() {
+    let mut budget = Budget::default();
+    assert!(budget.take(&key(1), 7, 1, at(10), START));
+    budget.give_back(&key(1), 7, Some(at(2)), START);
+    assert!(!budget.take(&key(2), 8, 1, at(10), at(1)));
+    assert!(
+        budget.take(&key(1), 9, 0, at(10), at(1)),
+        "whatever the limit: it has one"
+    );
+    assert!(!budget.take(&key(2), 8, 1, at(10), at(3)));
+    budget.give_back(&key(1), 9, Some(at(5)), START);
+    assert!(budget.take(&key(2), 8, 1, at(10), at(5)), "nobody has come");
+    budget.give_back(&key(2), 8, Some(at(9)), START);
+    budget.leave(&key(2), at(5));
+    assert_eq!(budget.taken(), 0);
+}
+
+#[test]
+fn a_crashed_holder_s_place_comes_back_with_its_lease_s_time_unless_that_is_renewed() {
+    let mut budget = Budget::default();
     for number in [1, 2] {
-        assert!(budget.take(&key(number), Class::OnMiss, at(10)));
-        assert!(budget.hold(&key(number), Seq(number as u64), at(10 + number as u64)));
+        assert!(budget.take(&key(number), number as u64, 2, at(10 + number as u64), START));
     }
-    for (number, class) in [(3, Class::Scheduled), (4, Class::Early), (5, Class::OnMiss)] {
-        assert!(!budget.take(&key(number), class, at(10)));
-    }
-    assert_eq!(budget.next_end(), Some(at(11)));
-    assert!(budget.expire(StoreTime(at(11).0 - 1)).is_empty());
-    assert_eq!(names(budget.expire(at(11))), ["k5"]);
-    assert!(!budget.hold(&key(1), Seq(1), at(30)), "it cannot be renewed any more");
-    // Who was let in and does not come gives way to the next.
-    assert_eq!(names(budget.expire(at(13))), ["k4", "k3"]);
-    assert_eq!((budget.taken(), budget.line().len()), (2, 0));
-    // A grant that did not come about.
-    assert_eq!(budget.give_back(&key(3), Seq::NONE, at(13)), None);
-    assert_eq!(budget.taken(), 1);
-}
-
-#[test]
-fn a_changed_limit_lets_more_in_or_waits_until_fewer_are_left() {
-    let mut budget = Budget::new(0);
-    for number in 0..6 {
-        assert_eq!(
-            budget.take(&key(number), Class::OnMiss, at(10)),
-            number < 1,
-            "at least one place"
-        );
-    }
-    assert_eq!(names(budget.set_limit(4, START)), ["k1", "k2", "k3"]);
-    assert!(budget.set_limit(2, START).is_empty());
-    assert_eq!(budget.taken(), 4);
-    for number in 0..2 {
-        assert_eq!(budget.give_back(&key(number), Seq::NONE, START), None);
-    }
-    assert_eq!(names(budget.give_back(&key(2), Seq::NONE, START)), ["k4"]);
+    budget.hold(&key(1), 1, 0, at(30), START);
+    assert_eq!(budget.next_end(), Some(at(12)));
+    assert!(!budget.take(&key(3), 3, 2, at(20), StoreTime(at(12).0 - 1)));
+    assert!(budget.take(&key(3), 3, 2, at(20), at(12)));
+    // A lease that lives is counted, even where there is no place for it.
+    budget.hold(&key(2), 2, 0, at(30), START);
+    assert_eq!(budget.taken(), 3);
+    // One that replaces another leaves nothing of it.
+    budget.hold(&key(2), 4, 2, at(15), START);
+    budget.expire(at(15));
+    assert_eq!(budget.taken(), 2);
 }
 
 /// What happens to a budget.
 #[derive(Clone, Debug)]
 enum Step {
-    Take(usize, Class, u64),
-    Hold(usize, u64, u64),
-    GiveBack(usize, u64),
+    Take(usize, u64, u32, u64),
+    Hold(usize, u64, u64, u64),
+    GiveBack(usize, u64, Option<u64>),
     Leave(usize),
     Pass(u64),
-    Limit(u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let class = || prop::sample::select(vec![Class::OnMiss, Class::Early, Class::Scheduled]);
     let step = prop_oneof![
-        6 => (0..9usize, class(), 0..6u64).prop_map(|(key, class, length)| Step::Take(key, class, length)),
-        3 => (0..9usize, 0..3u64, 0..9u64).prop_map(|(key, token, length)| Step::Hold(key, token, length)),
-        4 => (0..9usize, 0..3u64).prop_map(|(key, token)| Step::GiveBack(key, token)),
-        1 => (0..9usize).prop_map(Step::Leave),
+        6 => (0..6usize, 1..4u64, 0..4u32, 0..6u64).prop_map(|(key, lease, limit, length)| Step::Take(key, lease, limit, length)),
+        2 => (0..6usize, 1..4u64, 0..4u64, 1..9u64).prop_map(|(key, lease, before, length)| Step::Hold(key, lease, before, length)),
+        4 => (0..6usize, 1..4u64, prop::option::of(0..3u64)).prop_map(|(key, lease, left)| Step::GiveBack(key, lease, left)),
+        1 => (0..6usize).prop_map(Step::Leave),
         2 => (0..4u64).prop_map(Step::Pass),
-        1 => (1..5u32).prop_map(Step::Limit),
     ];
     prop::collection::vec(step, 1..120)
 }
 
-/// The same as lists.
-struct Model {
-    limit: usize,
-    now: StoreTime,
-    /// Key, lease, end.
-    places: Vec<(usize, u64, StoreTime)>,
-    /// Class, when it came, key.
-    line: Vec<(Class, usize, usize)>,
-    came: usize,
-}
+/// The same as a list of key, lease, end.
+#[derive(Default)]
+struct Model(Vec<(usize, u64, StoreTime)>);
 
 impl Model {
-    fn let_in(&mut self) -> Vec<usize> {
-        let mut entered = Vec::new();
-        while self.places.len() < self.limit
-            && let Some(first) = self.line.iter().min().copied()
-        {
-            self.line.retain(|other| *other != first);
-            self.places.push((first.2, 0, self.now.after(TAKE_UP)));
-            entered.push(first.2);
-        }
-        entered
+    fn keys(&self) -> std::collections::BTreeSet<usize> {
+        self.0.iter().map(|claim| claim.0).collect()
     }
 
-    fn has(&mut self, key: usize) -> Option<&mut (usize, u64, StoreTime)> {
-        self.places.iter_mut().find(|place| place.0 == key)
-    }
-
-    fn take(&mut self, key: usize, class: Class, until: StoreTime) -> bool {
-        let limit = self.limit;
-        if let Some(place) = self.has(key) {
-            place.2 = until;
-        } else if self.places.len() < limit {
-            self.places.push((key, 0, until));
-        } else {
-            self.came += 1;
-            match self.line.iter().position(|waiting| waiting.2 == key) {
-                Some(at) if class < self.line[at].0 => self.line[at] = (class, self.came, key),
-                Some(_) => {}
-                None => self.line.push((class, self.came, key)),
-            }
-            return false;
-        }
-        true
+    fn put(&mut self, key: usize, gone: u64, lease: u64, until: StoreTime) {
+        self.0
+            .retain(|claim| claim.0 != key || (claim.1 != gone && claim.1 != lease));
+        self.0.push((key, lease, until));
     }
 }
 
 proptest! {
     #[test]
-    fn never_more_places_than_the_budget_and_never_fewer_while_somebody_waits(steps in steps(), limit in 1..4u32) {
-        let mut budget = Budget::new(limit);
-        let mut model = Model { limit: limit as usize, now: START, places: Vec::new(), line: Vec::new(), came: 0 };
-        let mut most = limit as usize;
+    fn a_place_is_taken_while_any_claim_keeps_it_up_and_never_beyond_the_limit(steps in steps()) {
+        let (mut budget, mut model, mut now) = (Budget::default(), Model::default(), START);
         for step in steps {
-            let now = model.now;
-            let entered: Vec<Key> = match step {
-                Step::Take(number, class, length) => {
+            match step {
+                Step::Take(number, lease, limit, length) => {
                     let until = now.after(secs(length));
-                    prop_assert_eq!(budget.take(&key(number), class, until), model.take(number, class, until));
-                    Vec::new()
+                    let before = model.keys();
+                    let free = before.contains(&number) || before.len() < limit as usize;
+                    prop_assert_eq!(budget.take(&key(number), lease, limit, until, now), free);
+                    if free {
+                        model.put(number, 0, lease, until);
+                        prop_assert!(model.keys().len() <= before.len().max(limit as usize));
+                    }
                 }
-                Step::Hold(number, token, length) => {
+                Step::Hold(number, lease, before, length) => {
                     let until = now.after(secs(length));
-                    let held = model.has(number).map(|place| (place.1, place.2) = (token, until)).is_some();
-                    prop_assert_eq!(budget.hold(&key(number), Seq(token), until), held);
-                    Vec::new()
+                    budget.hold(&key(number), lease, before, until, now);
+                    model.put(number, before, lease, until);
                 }
-                Step::GiveBack(number, token) => {
-                    model.places.retain(|place| (place.0, place.1) != (number, token));
-                    budget.give_back(&key(number), Seq(token), now).into_iter().collect()
+                Step::GiveBack(number, lease, left) => {
+                    let left = left.map(|length| now.after(secs(length)));
+                    budget.give_back(&key(number), lease, left, now);
+                    if model.0.iter().any(|claim| (claim.0, claim.1) == (number, lease)) {
+                        match left {
+                            Some(until) => model.put(number, lease, 0, until),
+                            None => model.0.retain(|claim| (claim.0, claim.1) != (number, lease)),
+                        }
+                    }
                 }
                 Step::Leave(number) => {
-                    model.line.retain(|waiting| waiting.2 != number);
-                    budget.leave(&key(number));
-                    Vec::new()
+                    budget.leave(&key(number), now);
+                    model.0.retain(|claim| (claim.0, claim.1) != (number, 0));
                 }
                 Step::Pass(length) => {
-                    model.now = now.after(secs(length));
-                    model.places.retain(|place| place.2 > model.now);
-                    budget.expire(model.now)
+                    now = now.after(secs(length));
                 }
-                Step::Limit(limit) => {
-                    model.limit = limit as usize;
-                    budget.set_limit(limit, now)
-                }
-            };
-            let expected = model.let_in();
-            prop_assert_eq!(entered, expected.into_iter().map(key).collect::<Vec<Key>>());
-            most = most.min(model.places.len()).max(model.limit);
-            prop_assert!(budget.taken() <= most, "{} taken", budget.taken());
-            prop_assert!(budget.line().is_empty() || budget.taken() >= model.limit, "below the budget, and somebody waits");
-            prop_assert_eq!((budget.taken(), budget.line().len()), (model.places.len(), model.line.len()));
-            prop_assert_eq!(budget.next_end(), model.places.iter().map(|place| place.2).min());
+            }
+            budget.expire(now);
+            model.0.retain(|claim| claim.2 > now);
+            prop_assert_eq!(budget.taken(), model.keys().len());
+            let end = |key: &usize| model.0.iter().filter(|claim| claim.0 == *key).map(|claim| claim.2).max();
+            prop_assert_eq!(budget.next_end(), model.keys().iter().filter_map(end).min());
         }
     }
 }

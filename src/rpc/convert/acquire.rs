@@ -13,8 +13,6 @@ use crate::proto::acquire_rebuild_response::Decision;
 use crate::store::Bytes;
 
 /// Checks a question. `answer_by` comes from the call's deadline and `traceparent` from its metadata.
-///
-/// How often the caller read a local copy (`hits`) is checked and not used yet: it is for the sketch of hot keys.
 pub fn acquire(
     request: proto::AcquireRebuildRequest,
     answer_by: Option<Instant>,
@@ -32,7 +30,7 @@ pub fn acquire(
     let min_token = check.number("min_fencing_token", request.min_fencing_token);
     let tags = check.tags(request.tags);
     let newer_than = check.number("newer_than", request.newer_than);
-    check.count("hits", request.hits);
+    let hits = check.count("hits", request.hits);
     check.done()?;
     Ok(Acquire {
         key: Key::new(&request.namespace, &request.key),
@@ -53,6 +51,7 @@ pub fn acquire(
         },
         wait,
         answer_by,
+        hits,
     })
 }
 
@@ -68,8 +67,10 @@ pub fn acquired(acquired: Acquired) -> proto::AcquireRebuildResponse {
             Answer::Miss => Decision::Miss(proto::Miss {}),
         }),
         degraded: acquired.degraded,
-        // Nothing is counted yet that could be hinted at.
-        hints: None,
+        hints: acquired.hint.map(|hint| proto::Hints {
+            hot: hint.hot,
+            replicas: small(hint.copies),
+        }),
         waited: some_length(acquired.waited),
     }
 }

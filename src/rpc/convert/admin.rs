@@ -5,7 +5,7 @@ use super::page::PAGE;
 use super::{Check, LeasePage, NamespacePage, Violations};
 use crate::config::policy_toml;
 use crate::coordinator::{Description, LeaseInfo, NamespaceInfo};
-use crate::decision::Key;
+use crate::decision::{Hot, Key};
 use crate::proto;
 
 /// Hot keys that are listed unless another number is asked for.
@@ -72,12 +72,25 @@ pub fn namespace_page(page: NamespacePage, all: Vec<NamespaceInfo>) -> proto::Li
     }
 }
 
-/// Checks whose hot keys are to be listed.
-pub fn check_hot_keys(request: &proto::ListHotKeysRequest) -> Result<(), Violations> {
+/// Checks whose hot keys are to be listed, and how many.
+pub fn hot_keys(request: &proto::ListHotKeysRequest) -> Result<usize, Violations> {
     let mut check = Check::default();
     check.namespace("namespace", &request.namespace);
-    check.page_size(request.page_size, HOT_KEYS);
-    check.done()
+    let count = check.page_size(request.page_size, HOT_KEYS);
+    check.done()?;
+    Ok(count)
+}
+
+/// The keys that are asked for most.
+pub fn hottest(keys: Vec<Hot>) -> proto::ListHotKeysResponse {
+    let hot_keys = keys.into_iter().map(|hot| proto::HotKey {
+        key: hot.key.name().to_owned(),
+        rate: hot.rate,
+        error: hot.error,
+    });
+    proto::ListHotKeysResponse {
+        hot_keys: hot_keys.collect(),
+    }
 }
 
 fn lease(info: LeaseInfo) -> proto::LeaseInfo {

@@ -21,12 +21,17 @@ pub enum Call {
     Ping,
     /// [`Store::schedule`](crate::store::Store::schedule) and the like.
     Schedule,
+    /// [`Store::budget`](crate::store::Store::budget).
+    Budget,
+    /// [`Store::circuit`](crate::store::Store::circuit).
+    Circuit,
 }
 
 impl Call {
     /// Whether it may change the store.
     pub fn writes(self) -> bool {
-        matches!(self, Call::Commit | Call::Invalidate | Call::Schedule)
+        use Call::{Budget, Circuit, Commit, Invalidate, Schedule};
+        matches!(self, Commit | Invalidate | Schedule | Budget | Circuit)
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Faulty`](super::Faulty) behind it for that.
 
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use super::Call;
 use crate::decision::{Generations, Key, StoreTime, Tag};
 use crate::fanout::{Feed, Peers};
 use crate::store::{
-    Answer, Census, Claim, Claimed, Commit, Committed, Covering, Invalidated, Loaded, Outcome, Plan, Planned, Settled,
-    Snapshot, Store, StoreError, Want,
+    Answer, Budgeted, Budgeting, Census, Claim, Claimed, Commit, Committed, Covering, Invalidated, Loaded, Outcome,
+    Plan, Planned, Settled, Snapshot, Store, StoreError, Want,
 };
 
 /// So many states of a key are remembered, to recall an old one.
@@ -240,5 +241,13 @@ impl Store for Remote {
 
     fn asked(&self, keys: Vec<Key>) -> Answer<'_, ()> {
         Box::pin(self.trip(Call::Schedule, self.inner.asked(keys)))
+    }
+
+    fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {
+        Box::pin(self.trip(Call::Budget, self.inner.budget(key, lease, what)))
+    }
+
+    fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        Box::pin(self.trip(Call::Circuit, self.inner.circuit(namespace, expected, new)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::codec::{event_template, pack};
+use super::codec::{again_template, event_template, pack};
 use super::shared::{LOG, draft_arguments, revision_text};
 use crate::decision::{Draft, Seq, Stamp, StoreTime, When, micros};
 use crate::store::schedule::NEAR;
@@ -37,8 +37,8 @@ pub fn written(commit: Commit, stamp: Stamp, revision: Revision, place: Place) -
     }
 }
 
-/// For `commit.lua`, after the epoch. `had_lease`: the index of leases may have the key.
-pub fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> {
+/// For `commit.lua`, after the epoch. `had_lease`: the index of leases may have the key. `again`: what was lost is committed again.
+pub fn commit_args(commit: &Commit, high: Seq, had_lease: bool, again: bool) -> Vec<Vec<u8>> {
     let text = |number: u64| number.to_string().into_bytes();
     let bound = |time: StoreTime, none: StoreTime| if time == none { Vec::new() } else { text(time.0) };
     let leased = commit.draft.as_ref().is_some_and(|draft| draft.lease.is_some());
@@ -79,7 +79,12 @@ pub fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> 
     for event in &commit.events {
         let refreshed = matches!(event, Event::Refreshed { .. });
         args.push(if refreshed { b"r".to_vec() } else { b"m".to_vec() });
-        event_template(event).arguments(&mut args);
+        let template = if again {
+            again_template(event)
+        } else {
+            event_template(event)
+        };
+        template.arguments(&mut args);
     }
     if let Some(draft) = &commit.draft {
         draft_arguments(draft, &mut args);

@@ -89,6 +89,26 @@ impl Keys {
         [&self.base, "plan:", namespace].concat()
     }
 
+    /// Places taken in a namespace's rebuild budget, by key: a sorted set by when they come back. In its home partition.
+    pub fn places(&self, namespace: &str) -> String {
+        [&self.base, "b:", namespace].concat()
+    }
+
+    /// What keeps those places up, by key: a hash.
+    pub fn claims(&self, namespace: &str) -> String {
+        [&self.base, "bc:", namespace].concat()
+    }
+
+    /// That somebody waits for such a place: a string with a short life.
+    pub fn wanted(&self, namespace: &str) -> String {
+        [&self.base, "bw:", namespace].concat()
+    }
+
+    /// A namespace's circuit: a string. In its home partition.
+    pub fn circuit(&self, namespace: &str) -> String {
+        [&self.base, "c:", namespace].concat()
+    }
+
     /// A name that never exists: to ask whether the partition could be written.
     pub fn probe(&self) -> String {
         format!("{}probe", self.base)

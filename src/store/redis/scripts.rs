@@ -48,6 +48,10 @@ pub struct Scripts {
     pub plans: Script,
     /// Says which keys were asked for.
     pub asked: Script,
+    /// A place in a rebuild budget.
+    pub budget: Script,
+    /// The circuit of a namespace.
+    pub circuit: Script,
 }
 
 impl Scripts {
@@ -68,6 +72,8 @@ impl Scripts {
             staff: script!("staff"),
             plans: script!("plans"),
             asked: script!("asked"),
+            budget: script!("budget"),
+            circuit: script!("circuit"),
         }
     }
 }

@@ -162,6 +162,24 @@ impl Partition {
         ]
     }
 
+    pub fn budget_names(&self, namespace: &str) -> [String; 5] {
+        [
+            self.keys.header.clone(),
+            self.keys.places(namespace),
+            self.keys.claims(namespace),
+            self.keys.wanted(namespace),
+            self.keys.rings.clone(),
+        ]
+    }
+
+    pub fn circuit_names(&self, namespace: &str) -> [String; 3] {
+        [
+            self.keys.header.clone(),
+            self.keys.circuit(namespace),
+            self.keys.rings.clone(),
+        ]
+    }
+
     pub fn invalidate_names(&self) -> [&str; 4] {
         [
             &self.keys.header,

@@ -248,6 +248,7 @@ impl Tail<'_> {
                 target,
                 mode,
             } = &event
+                && !record.again
             {
                 self.partition.heard(namespace, target, *mode, record.number);
             }

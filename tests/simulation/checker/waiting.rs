@@ -56,8 +56,9 @@ fn awake(seen: &Seen<'_>, call: &Call, from: u64, to: u64) -> u64 {
 /// A parked caller is answered, or somebody holds the lease, or soon will.
 pub fn nobody_waits_for_nothing(seen: &Seen<'_>, account: &[Done]) -> Checked {
     let notice = seen.plan.notice().as_micros() as u64;
+    let room = super::budget::room(seen, account);
     for key in seen.keys() {
-        let gaps = unheld(account, &key, START);
+        let gaps = common(&unheld(account, &key, START), &room);
         for call in seen.calls.iter().filter(|call| call.key() == Some(&key)) {
             let Some((from, to)) = parked(seen, call) else { continue };
             // Who only reads is told a moment later that there is nothing, in case that somebody at another replica is promoted.
@@ -74,6 +75,14 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, account: &[Done]) -> Checked {
         }
     }
     Ok(())
+}
+
+/// What two lists of stretches have in common.
+fn common(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let pairs = one
+        .iter()
+        .flat_map(|a| other.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
+    pairs.filter(|(from, to)| from < to).collect()
 }
 
 /// A value that ends the wait of a parked caller reaches it.

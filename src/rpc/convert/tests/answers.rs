@@ -38,6 +38,7 @@ fn answered(answer: Answer, bytes: Option<&[u8]>) -> Option<Decision> {
         bytes: bytes.map(Arc::from),
         degraded: false,
         waited: Duration::ZERO,
+        hint: None,
     })
     .decision
 }
