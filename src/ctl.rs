@@ -4,7 +4,8 @@
 //! they share: `client` (connection, deadline), `failure` (what went wrong and what to do), `text` and `words` (for
 //! people), `json` and `messages` (for scripts), `exit` (the codes).
 //!
-//! *Never does*: decide or retry; it asks once and shows what came. Only `watch` reconnects, and only `top` asks again.
+//! *Never does*: decide or retry; it asks once and shows what came. Only `watch` reconnects, only `top` asks again, and `warm` comes back where
+//! there is no room.
 //!
 //! *Invariants*: rendering is pure, from a response to a page, a document and an exit code.
 
@@ -29,6 +30,7 @@ mod tests;
 mod text;
 mod top;
 mod units;
+mod warm;
 mod watch;
 mod words;
 
@@ -71,6 +73,8 @@ enum Command {
     Renew(renew::Args),
     /// Make values old: keys, tags, or a whole namespace
     Invalidate(invalidate::Args),
+    /// Rebuild keys ahead of their callers: after a deploy, a restart, a bulk change
+    Warm(warm::Args),
     /// Follow invalidations as they commit
     Watch(watch::Args),
     /// Show everything known about one key
@@ -118,6 +122,7 @@ async fn run_with(
             Err(watch::Broken::Output(error)) => return Err(error.into()),
             Err(watch::Broken::Refused(failure)) => Err(failure),
         },
+        Command::Warm(args) => warm::warm(args, &server, output).await,
         Command::Top(args) => return Ok(top::show(args, &server, output, stop).await?),
         command => ask(command, &server).await,
     };
@@ -127,7 +132,7 @@ async fn run_with(
     })
 }
 
-/// Every command but `watch`: one question, one answer.
+/// Every command but `watch` and `warm`: one question, one answer.
 async fn ask(command: &Command, server: &Server) -> Result<Answer, Failure> {
     match command {
         Command::Acquire(args) => {
@@ -157,7 +162,9 @@ async fn ask(command: &Command, server: &Server) -> Result<Answer, Failure> {
         }
         Command::Leases(args) => leases(args, server).await,
         Command::Namespaces(args) => namespaces(args, server).await,
-        Command::Watch(_) | Command::Top(_) => Err(Failure::nonsense("what is followed is not asked")),
+        Command::Watch(_) | Command::Top(_) | Command::Warm(_) => {
+            Err(Failure::nonsense("what is followed is not asked"))
+        }
     }
 }
 

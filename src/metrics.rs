@@ -27,6 +27,7 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Histogram, Meter};
 
+use crate::coordinator::RefreshNews;
 use crate::decision::{Answer, Cause, LostReason, Mode, ReportAnswer};
 use crate::store::Target;
 use cells::{CELLS, Cell, ERRORS, error_index};
@@ -45,6 +46,7 @@ pub struct Metrics {
     call_times: CallTimes,
     wait: Histogram<f64>,
     rebuild: Histogram<f64>,
+    lateness: Histogram<f64>,
 }
 
 /// What others keep count of anyway, as it is now.
@@ -58,6 +60,12 @@ pub struct Levels {
     pub open_circuits: u64,
     /// Watch streams open.
     pub watchers: u64,
+    /// Worker streams open.
+    pub workers: u64,
+    /// Refreshes that workers have in hand.
+    pub in_flight: u64,
+    /// Refreshes in the store's schedule.
+    pub scheduled: u64,
     /// Messages to watchers since the start, by kind.
     pub events: Vec<(&'static str, u64)>,
     /// Watchers that were told to start afresh, since the start, by reason.
@@ -81,6 +89,7 @@ impl Metrics {
             call_times: CallTimes::new(meter),
             wait: instruments::wait(meter),
             rebuild: instruments::rebuild(meter),
+            lateness: instruments::lateness(meter),
         });
         instruments::observe(meter, &metrics);
         metrics
@@ -140,6 +149,15 @@ impl Metrics {
     pub fn waited(&self, waited: Duration, answer: &Answer) {
         self.wait
             .record(waited.as_secs_f64(), &[KeyValue::new(cells::DECISION, answer.as_str())]);
+    }
+
+    /// Something became of a due refresh.
+    pub fn refreshed(&self, namespace: &str, news: RefreshNews) {
+        self.count(namespace, Cell::refreshed(news));
+        if let RefreshNews::Dispatched { late, cause } = news {
+            self.granted(namespace, cause);
+            self.lateness.record(late.as_secs_f64(), &[]);
+        }
     }
 
     /// A call ended with an error. `reason` as in `ErrorInfo`; one that is not known counts as `OTHER`.

@@ -74,6 +74,9 @@ impl Coordinator {
         for (name, watchers) in self.hub.census() {
             of(&name, &|info| info.watchers = watchers as u64);
         }
+        for (name, workers) in self.store.fleet().await? {
+            of(&name, &|info| info.workers = u64::from(workers));
+        }
         Ok(found.into_values().collect())
     }
 }

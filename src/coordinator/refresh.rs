@@ -25,7 +25,7 @@ use futures_util::stream;
 use tokio::time::Instant;
 
 use super::{Acquire, Coordinator, RETRY_SOON};
-use crate::decision::{self, Dropped, Key, Seq, StoreTime};
+use crate::decision::{self, Cause, Dropped, Key, Seq, StoreTime};
 use crate::store::{Claim, Claimed, Settled, StoreError, Task, Want};
 
 /// Without a ring, it is looked again after this.
@@ -50,6 +50,8 @@ pub enum RefreshNews {
     Dispatched {
         /// From due to the lease.
         late: Duration,
+        /// Of the grant.
+        cause: Cause,
     },
     /// It is not needed.
     Dropped(Dropped),

@@ -18,7 +18,7 @@ pub enum Exit {
     Miss = 5,
     /// A report or a renewal came too late.
     Refused = 6,
-    /// Invalidated, but not known to have reached every watcher.
+    /// Begun, but not known to be complete: invalidated without every watcher's word, warmed without every key's.
     Unconfirmed = 7,
 }
 
@@ -38,5 +38,5 @@ pub const TABLE: &str = concat!(
     "  4  backoff: the origin is failing, ask again later\n",
     "  5  nothing there: a miss, or nothing is known of the key\n",
     "  6  refused: the report was not accepted, or the lease is lost\n",
-    "  7  invalidated, but not every watcher acknowledged it within --wait",
+    "  7  invalidated or scheduled, but not every watcher acknowledged it, or not every key was rebuilt, within --wait",
 );

@@ -6,6 +6,7 @@ mod fake;
 mod following;
 mod rendering;
 mod requests;
+mod warming;
 
 use std::io::Write;
 use std::sync::Arc;

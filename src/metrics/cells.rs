@@ -4,7 +4,8 @@
 
 use opentelemetry::KeyValue;
 
-use crate::decision::{Answer, BusyCause, Cause, LostReason, Mode, Rejection, ReportAnswer};
+use crate::coordinator::RefreshNews;
+use crate::decision::{Answer, BusyCause, Cause, Dropped, LostReason, Mode, Rejection, ReportAnswer};
 use crate::rpc::status::Reason;
 use crate::store::Target;
 
@@ -69,8 +70,9 @@ const RENEWALS: usize = REPORTS + OUTCOMES.len() * RESULTS;
 const INVALIDATIONS: usize = RENEWALS + 1 + LOST.len();
 const DEGRADED: usize = INVALIDATIONS + TARGETS.len() * MODES.len();
 const HELD_BACK: usize = DEGRADED + DECISIONS.len();
+const REFRESHES: usize = HELD_BACK + HOLDS.len();
 /// How many cells a namespace has.
-pub(super) const CELLS: usize = HELD_BACK + HOLDS.len();
+pub(super) const CELLS: usize = REFRESHES + 2 + Dropped::ALL.len();
 
 /// The place of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +128,14 @@ impl Cell {
         };
         Cell(INVALIDATIONS + target * MODES.len() + place(&MODES, mode))
     }
+
+    pub(super) fn refreshed(news: RefreshNews) -> Cell {
+        Cell(match news {
+            RefreshNews::Offered => REFRESHES,
+            RefreshNews::Dispatched { .. } => REFRESHES + 1,
+            RefreshNews::Dropped(why) => REFRESHES + 2 + place(&Dropped::ALL, why),
+        })
+    }
 }
 
 /// A counter, and the cells that it adds up.
@@ -144,7 +154,7 @@ pub(super) struct Labelled {
     pub(super) from_zero: bool,
 }
 
-pub(super) fn families() -> [Family; 7] {
+pub(super) fn families() -> [Family; 8] {
     let family = |name, unit, description, cells| Family {
         name,
         unit,
@@ -183,6 +193,12 @@ pub(super) fn families() -> [Family; 7] {
             "{call}",
             "Acquires whose caller had nothing and was not let rebuild, by what held it back; counted among the acquires too",
             held_back(),
+        ),
+        family(
+            "drover.refreshes",
+            "{task}",
+            "Due refreshes: offered to a worker, dispatched with its lease, or dropped, by why",
+            refreshes(),
         ),
     ]
 }
@@ -247,6 +263,18 @@ fn invalidations() -> Vec<Labelled> {
         from_zero: true,
     };
     all.enumerate().map(cell).collect()
+}
+
+fn refreshes() -> Vec<Labelled> {
+    let results = ["offered", "dispatched"]
+        .into_iter()
+        .chain(Dropped::ALL.map(Dropped::as_str));
+    let cell = |(index, result): (usize, &'static str)| Labelled {
+        place: REFRESHES + index,
+        labels: vec![KeyValue::new(RESULT, result)],
+        from_zero: index < 2,
+    };
+    results.enumerate().map(cell).collect()
 }
 
 pub(super) fn error_index(reason: &str) -> usize {

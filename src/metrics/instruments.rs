@@ -32,6 +32,15 @@ pub(super) fn rebuild(meter: &Meter) -> Histogram<f64> {
         .build()
 }
 
+pub(super) fn lateness(meter: &Meter) -> Histogram<f64> {
+    meter
+        .f64_histogram("drover.refresh.lateness")
+        .with_unit("s")
+        .with_description("How long after they were due refreshes were given to workers")
+        .with_boundaries(SECONDS.to_vec())
+        .build()
+}
+
 /// Registers everything that is read and not recorded. The callbacks hold the counts weakly: a provider may outlive them.
 pub(super) fn observe(meter: &Meter, metrics: &Arc<Metrics>) {
     for family in families() {
@@ -94,6 +103,13 @@ fn levels(meter: &Meter, metrics: &Arc<Metrics>) {
     gauge("drover.watchers", "{stream}", "Watch streams open now", |now| {
         now.watchers
     });
+    gauge("drover.workers", "{stream}", "Worker streams open now", |now| {
+        now.workers
+    });
+    let in_flight = "Refreshes that workers of this replica have in hand";
+    gauge("drover.refreshes.in_flight", "{task}", in_flight, |now| now.in_flight);
+    let scheduled = "Refreshes that the embedded store has in its schedule";
+    gauge("drover.refreshes.scheduled", "{task}", scheduled, |now| now.scheduled);
     gauge("drover.store.entries", "{entry}", "Keys that the store knows", |now| {
         now.entries
     });

@@ -5,7 +5,7 @@ use opentelemetry::Value;
 use super::cells::{CAUSES, DECISIONS, LOST, OUTCOMES, families};
 use super::*;
 use crate::decision::Outcome;
-use crate::decision::{Busy, BusyCause, Content, Expiry, KeepOff, LeaseId, Rebuild, Rejection, Seq};
+use crate::decision::{Busy, BusyCause, Content, Dropped, Expiry, KeepOff, LeaseId, Rebuild, Rejection, Seq};
 
 fn answers() -> Vec<Answer> {
     let hit = |fresh| {
@@ -108,6 +108,14 @@ fn what_is_counted_has_the_label_that_the_decision_gives_it() {
     let cell = Cell::invalidated(&Target::Everything, Mode::Expire);
     assert_eq!(label_at(cell, "drover.target"), "namespace");
     assert_eq!(label_at(cell, "drover.mode"), Mode::Expire.as_str());
+    for why in Dropped::ALL {
+        let cell = Cell::refreshed(RefreshNews::Dropped(why));
+        assert_eq!(label_at(cell, "drover.result"), why.as_str());
+    }
+    assert_eq!(
+        label_at(Cell::refreshed(RefreshNews::Offered), "drover.result"),
+        "offered"
+    );
 }
 
 #[test]
@@ -146,6 +154,10 @@ fn a_fresh_page_names_every_family_that_can_be_counted() {
         "drover_budget_waiting",
         "drover_circuits_open",
         "drover_watchers",
+        "drover_workers",
+        "drover_refreshes_total",
+        "drover_refreshes_in_flight",
+        "drover_refreshes_scheduled",
         "drover_watch_events_total",
         "drover_watch_resets_total",
         "drover_store_entries",

@@ -32,7 +32,7 @@ impl Parts {
     /// As the settings want them. What they do on the side runs in `tasks` until `cut`.
     pub(super) fn new(
         settings: &Settings,
-        metrics: &Metrics,
+        metrics: &Arc<Metrics>,
         tasks: &TaskTracker,
         cut: &CancellationToken,
     ) -> anyhow::Result<Parts> {
@@ -59,7 +59,7 @@ impl Parts {
         store: Arc<dyn Store>,
         memory: Option<&Arc<Memory>>,
         settings: &Settings,
-        metrics: &Metrics,
+        metrics: &Arc<Metrics>,
     ) -> Parts {
         let limits = HubLimits {
             watchers: settings.limits.max_watchers,
@@ -80,6 +80,8 @@ impl Parts {
         );
         let _ = heard.set(Arc::downgrade(&coordinator));
         coordinator.allow_workers(settings.limits.max_workers);
+        let counted = metrics.clone();
+        coordinator.on_refresh(move |namespace, news| counted.refreshed(namespace, news));
         observe(metrics, memory, &hub, &coordinator);
         Parts {
             store,
@@ -116,7 +118,7 @@ fn bounds(limits: &Limits) -> memory::Limits {
 }
 
 /// The parts count these themselves. Held weakly: figures keep nothing alive.
-fn observe(metrics: &Metrics, memory: Option<&Arc<Memory>>, hub: &Arc<Hub>, coordinator: &Arc<Coordinator>) {
+fn observe(metrics: &Arc<Metrics>, memory: Option<&Arc<Memory>>, hub: &Arc<Hub>, coordinator: &Arc<Coordinator>) {
     let (memory, hub) = (memory.map(Arc::downgrade), Arc::downgrade(hub));
     let coordinator = Arc::downgrade(coordinator);
     metrics.observe(move || {
@@ -125,9 +127,13 @@ fn observe(metrics: &Metrics, memory: Option<&Arc<Memory>>, hub: &Arc<Hub>, coor
         let hub = hub.upgrade();
         let stats = hub.as_deref().map(Hub::stats);
         let coordinator = coordinator.upgrade();
+        let (workers, in_flight) = coordinator.as_deref().map(Coordinator::workers).unwrap_or_default();
         let of = |count: fn(&Coordinator) -> usize| coordinator.as_deref().map_or(0, count) as u64;
         Levels {
             waiters: of(Coordinator::parked),
+            workers: workers as u64,
+            in_flight: in_flight as u64,
+            scheduled: usage.scheduled as u64,
             in_line: of(Coordinator::in_line),
             open_circuits: of(Coordinator::open_circuits),
             watchers: hub.as_deref().map_or(0, Hub::watchers) as u64,

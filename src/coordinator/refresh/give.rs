@@ -9,8 +9,10 @@ use crate::coordinator::ask::Seen;
 use crate::coordinator::shaping::HeldBack;
 use crate::coordinator::workers::{Handed, RefreshTask, Seat, Seating};
 use crate::coordinator::{Coordinator, MOST_CONFLICTS, RETRY_SOON};
-use crate::decision::{self, Attempts, Dropped, Grant, Key, Lease, Offer, OfferDecision, Policy, Seq, StoreTime, Why};
-use crate::store::{Commit, Committed, Outcome, Scheduled, StoreError, Task, TaskKind, Want};
+use crate::decision::{
+    self, Attempts, Cause, Dropped, Grant, Key, Lease, Offer, OfferDecision, Policy, Seq, StoreTime, Value, Why,
+};
+use crate::store::{Commit, Committed, Guard, Outcome, Scheduled, StoreError, Task, TaskKind, Want};
 
 /// What became of an offer.
 enum Given {
@@ -23,6 +25,7 @@ enum Given {
 struct Leased {
     now: StoreTime,
     deadline: StoreTime,
+    cause: Cause,
     attempts: Attempts,
 }
 
@@ -61,7 +64,13 @@ impl Coordinator {
 
     fn given(&self, task: Task, given: &Leased) -> Done {
         let late = given.now.since(task.due);
-        self.tell(&task.key, RefreshNews::Dispatched { late });
+        self.tell(
+            &task.key,
+            RefreshNews::Dispatched {
+                late,
+                cause: given.cause,
+            },
+        );
         match task.kind {
             // The commit of the lease has put it to its deadline.
             TaskKind::Due => Done::Nothing,
@@ -163,13 +172,19 @@ impl Coordinator {
         Given::Away(Box::new(Leased {
             now: committed.now,
             deadline: lease.deadline,
+            cause: lease.cause,
             attempts: attempts.given(&seen.loaded.snapshot.entry, lease.token),
         }))
     }
 
-    /// Its report at another replica rings here: until then the worker has it in hand.
+    /// Its report at another replica rings here: until then the worker has it in hand. What is invalidated meanwhile is no task any more.
     fn task_commit(&self, seen: &Seen, grant: &Grant, policy: &Policy) -> Commit {
         let mut commit = self.commit_of(seen, grant);
+        let stored = seen.loaded.snapshot.entry.value.as_ref().map_or(&[][..], Value::tags);
+        commit.guard = Some(Guard {
+            tags: stored.to_vec(),
+            newest: seen.loaded.generations.newest(),
+        });
         commit.rings_within = policy.lease_ttl + LOOK_AGAIN;
         commit
     }

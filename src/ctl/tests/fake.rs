@@ -36,6 +36,7 @@ pub struct Fake {
     pub describe: Answers<DescribeKeyResponse>,
     pub leases: Answers<ListLeasesResponse>,
     pub namespaces: Answers<ListNamespacesResponse>,
+    pub schedule: Answers<ScheduleRefreshResponse>,
     pub watches: Mutex<VecDeque<Script>>,
     /// What came in that answers depend on: subscriptions, acknowledgements, page tokens.
     pub seen: watch::Sender<Vec<String>>,
@@ -154,9 +155,14 @@ impl CoordinatorService for Fake {
 
     async fn schedule_refresh(
         &self,
-        _: Request<ScheduleRefreshRequest>,
+        request: Request<ScheduleRefreshRequest>,
     ) -> Result<Response<ScheduleRefreshResponse>, Status> {
-        Err(Status::unimplemented("ctl does not schedule"))
+        let ScheduleRefreshRequest {
+            keys, only_if_missing, ..
+        } = request.into_inner();
+        self.seen
+            .send_modify(|seen| seen.push(format!("schedule {} missing={only_if_missing}", keys.join(","))));
+        next(&self.schedule)
     }
 }
 
