@@ -13,12 +13,14 @@
 //! | a store that does not answer | `degraded`, and `losses` for what it knows |
 //! | a report or a renewal | `report` |
 //! | an invalidation | `invalidate` |
+//! | a refresh that is due, and its worker | `refresh`, `workers`; `schedule` for what is planned, `demand` for what is wanted |
 //! | how rebuilds are spread and held back | `shaping` |
 //! | what operators see | `inspect` |
 
 mod api;
 mod ask;
 mod degraded;
+mod demand;
 mod detach;
 mod dice;
 mod flight;
@@ -28,11 +30,14 @@ mod inspect;
 mod invalidate;
 mod losses;
 mod parked;
+mod refresh;
 mod report;
+mod schedule;
 mod shaping;
+mod workers;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -40,10 +45,13 @@ use tokio_util::task::TaskTracker;
 
 use self::ask::Asked;
 use self::degraded::Ears;
+use self::demand::Demand;
 use self::flights::Flights;
 use self::losses::Losses;
 use self::parked::Patience;
+use self::refresh::{Fleet, News};
 use self::shaping::Shaping;
+use self::workers::Workers;
 use crate::config::Policies;
 use crate::decision::{Answer, Key, Policy};
 use crate::fanout::Hub;
@@ -53,6 +61,9 @@ pub use api::{
     ReportValue, Reported,
 };
 pub use dice::Dice;
+pub use refresh::RefreshNews;
+pub use schedule::{MOST_PLANNED, RefreshScheduled, ScheduleRefresh};
+pub use workers::{Pulled, Pulling, RefreshTask, Registration};
 
 /// When to try again after something that passes soon.
 const RETRY_SOON: Duration = Duration::from_millis(100);
@@ -71,6 +82,12 @@ pub struct Coordinator {
     draining: CancellationToken,
     tasks: TaskTracker,
     losses: Losses,
+    /// Names this replica among those that have workers.
+    replica: u64,
+    workers: Arc<Workers>,
+    fleet: Fleet,
+    demand: Demand,
+    news: OnceLock<News>,
     shaping: Shaping,
     /// It decides alone, beside one whose store does not answer.
     is_alone: bool,
@@ -102,11 +119,16 @@ impl Coordinator {
             policies,
             hub,
             flights: Arc::new(Flights::new(max_waiters)),
+            replica: Dice::id(),
             shaping: Shaping::new(&dice),
             dice,
             draining: CancellationToken::new(),
             tasks: TaskTracker::new(),
             losses: Losses::default(),
+            workers: Workers::new(),
+            fleet: Fleet::default(),
+            demand: Demand::default(),
+            news: OnceLock::new(),
             is_alone: false,
             closed: AtomicBool::new(false),
         });
@@ -133,6 +155,7 @@ impl Coordinator {
     /// Answers everybody who is parked, and parks nobody any more. Reports, renewals and invalidations go on.
     pub fn drain(&self) {
         self.draining.cancel();
+        self.workers.drain();
         self.flights.ring_all(|_| true);
         for alone in self.losses.all_alone() {
             alone.flights.ring_all(|_| true);
@@ -160,6 +183,8 @@ impl Coordinator {
     /// May the caller rebuild, is there something to use, or is somebody on it? May park the caller.
     pub async fn acquire(self: &Arc<Self>, request: &Acquire) -> Result<Acquired, Error> {
         let policy = self.policy(request.key.namespace())?;
+        let with_workers = self.with_workers(request);
+        let request = with_workers.as_deref().unwrap_or(request);
         let hint = self.shaping.hot.asked(&request.key, request.hits.saturating_add(1));
         let result = self.acquire_anywhere(request, &policy).await;
         result.map(|acquired| Acquired { hint, ..acquired })

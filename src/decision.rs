@@ -18,13 +18,14 @@
 //! | the decision table | [`acquire`] |
 //! | how a lease ends | [`report()`], [`invalidate()`], [`revoke`], [`give_back`] |
 //! | how long a value lives | [`Planned`], [`Expiry`], [`Jitter`] |
-//! | when it is refreshed ahead, and by whom | [`Refresh`], [`offer()`], [`wanted`] |
+//! | when it is refreshed ahead, and by whom | [`Refresh`], [`Draft::task_at`], [`offer()`], [`wanted`], [`Attempts`]; [`refresh_now`] |
 //! | how rebuilds are spread, and held back | [`level()`], [`Ledger`]; [`Budget`], [`Circuit`], [`without_place`], [`circuit_open`] |
 //! | which keys are asked for most | [`Sketch`] |
 //! | what changes while the store does not answer, and after | [`DEGRADED_LIFE`], [`Reentry`] |
 
 mod acquire;
 mod ask;
+mod attempts;
 mod backoff;
 mod budget;
 mod circuit;
@@ -47,6 +48,7 @@ mod refresh;
 mod renew;
 mod report;
 mod stamp;
+mod task;
 mod time;
 mod view;
 
@@ -55,6 +57,7 @@ mod tests;
 
 pub use acquire::{acquire, behind, facts, granted, lease_length, trouble};
 pub use ask::{Ask, Intent, TOKEN_AHEAD, tags_asked};
+pub use attempts::{Attempts, MOST_FAILED, MOST_GIVEN, was_given_back};
 pub use backoff::{fan, scattered};
 pub use budget::{Budget, Class, Line, TAKE_UP};
 pub use circuit::{Circuit, CircuitEffect, CircuitEvent, Ending};
@@ -83,5 +86,6 @@ pub use reentry::Reentry;
 pub use refresh::{FIRST_COST, Refresh, known_cost, wanted};
 pub use renew::{give_back, renew, revoke};
 pub use report::{Outcome, Outlook, Report, accepted, outlook, report};
+pub use task::refresh_now;
 pub use time::{Rough, Span, StoreTime, When, micros};
 pub use view::{Band, Standing, View};

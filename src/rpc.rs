@@ -27,6 +27,7 @@
 pub mod convert;
 pub mod deadline;
 pub mod layers;
+pub mod pull;
 pub mod status;
 pub mod watch;
 

@@ -111,6 +111,8 @@ async fn launch(settings: Settings, store: Option<Arc<dyn Store>>) -> anyhow::Re
         rest.spawn(pages.serve(listener, rest_cut.clone(), rest.clone()));
         address
     });
+    let refreshing = parts.coordinator.clone().refresh();
+    rest.spawn(rest_cut.clone().run_until_cancelled_owned(refreshing));
     if parts.store.ping().await.is_ok() {
         readiness.serving().await;
     } else {

@@ -18,17 +18,20 @@ pub mod event;
 pub mod faulty;
 pub mod memory;
 pub mod redis;
+pub mod schedule;
 pub mod shaping;
 
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::decision::{Draft, Entry, Generations, Key, Mode, Seq, StoreTime, Tag, View};
 use crate::fanout::{Feed, Peers};
 pub use clock::Clock;
 pub use event::{Event, Target};
+pub use schedule::{Claim, Claimed, Plan, Planned, Scheduled, Settled, Task, TaskKind};
 pub use shaping::{Budgeted, Budgeting, Changed};
 
 /// The answer of a store, to be awaited.
@@ -76,6 +79,52 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// This replica has so many workers for these namespaces, and for no others. It holds for `lasts`, in which it is to be said again. Once it
+    /// is answered, commits of these namespaces keep the schedule.
+    fn staff<'a>(&'a self, _replica: u64, _workers: &'a [(Arc<str>, u32)], _lasts: Duration) -> Answer<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The namespaces that have workers, and how many over all replicas, as far as this one has heard.
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        Vec::new()
+    }
+
+    /// The same, with everything that was answered by [`Store::staff`] before this call.
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(std::future::ready(Ok(self.workers())))
+    }
+
+    /// Plans refreshes. A key that is planned already stays so, at the earlier of the two times.
+    fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
+        let refused = u32::try_from(plan.keys.len()).unwrap_or(u32::MAX);
+        let none = Planned {
+            refused,
+            ..Planned::default()
+        };
+        Box::pin(std::future::ready(Ok(none)))
+    }
+
+    /// Takes tasks that are due, so that nobody else sees them for a while.
+    fn claim(&self, _claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(std::future::ready(Ok(Claimed::default())))
+    }
+
+    /// Says what becomes of claimed tasks. One that has been changed since it was claimed stays as it is.
+    fn settle(&self, _settled: Vec<Settled>) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The namespaces in which refreshes are planned; perhaps some more.
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Callers of this replica have asked for these keys. Good until the key is claimed or its value replaced. Where replicas share nothing
+    /// it need not be kept: who says it knows it.
+    fn asked(&self, _keys: Vec<Key>) -> Answer<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
     /// Takes, keeps up or gives back a place in the rebuild budget of the key's namespace, for the lease with this secret.
     fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted>;
 
@@ -181,6 +230,8 @@ pub struct Commit {
     pub events: Vec<Event>,
     /// A conflict brings the value's bytes too: the answer may be in it.
     pub bytes_on_conflict: bool,
+    /// Somebody waits for the next commit of the key, which then rings; for so long, where the store must know.
+    pub rings_within: Duration,
 }
 
 /// What becomes of the value's bytes.
@@ -217,6 +268,7 @@ impl Commit {
             guard: None,
             events: Vec::new(),
             bytes_on_conflict: false,
+            rings_within: Duration::ZERO,
         }
     }
 
@@ -262,7 +314,7 @@ pub struct Covering {
     /// How hard.
     pub mode: Mode,
     /// The origin's replicas may lag this long.
-    pub settle: std::time::Duration,
+    pub settle: Duration,
 }
 
 /// A committed invalidation.

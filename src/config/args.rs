@@ -263,6 +263,13 @@ pub struct ServeArgs {
     )]
     pub max_watchers: Option<usize>,
 
+    /// Worker streams (PullRefreshes) at once; more are answered "overloaded" [default: 1000]
+    #[arg(
+        long, env = "DROVER_MAX_WORKERS", hide_env_values = true,
+        value_name = "COUNT", value_parser = many, help_heading = "Limits"
+    )]
+    pub max_workers: Option<usize>,
+
     /// What is logged, such as `warn` or `info,drover=debug` [default: info]
     #[arg(
         long, env = "DROVER_LOG", hide_env_values = true,

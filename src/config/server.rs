@@ -22,7 +22,7 @@ const STORE: &str = "store";
 type Read = fn(&mut ServeArgs, &str) -> Result<(), Refusal>;
 
 /// Every option that may stand in the file: all but the file's own name.
-static OPTIONS: [(&str, Read); 22] = [
+static OPTIONS: [(&str, Read); 23] = [
     ("listen", |a, t| args::address(t).map(|v| a.listen = Some(v))),
     ("http", |a, t| args::address_or_off(t).map(|v| a.http = Some(v))),
     ("max_connection_age", |a, t| {
@@ -60,6 +60,7 @@ static OPTIONS: [(&str, Read); 22] = [
     ("max_memory", |a, t| args::memory(t).map(|v| a.max_memory = Some(v))),
     ("max_waiters", |a, t| args::many(t).map(|v| a.max_waiters = Some(v))),
     ("max_watchers", |a, t| args::many(t).map(|v| a.max_watchers = Some(v))),
+    ("max_workers", |a, t| args::many(t).map(|v| a.max_workers = Some(v))),
     ("log", |a, t| args::filter(t).map(|v| a.log = Some(v))),
     ("log_format", |a, t| args::log_format(t).map(|v| a.log_format = Some(v))),
     ("otlp", |a, t| args::otlp(t).map(|v| a.otlp = Some(v))),

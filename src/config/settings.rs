@@ -95,6 +95,8 @@ pub struct Limits {
     pub max_waiters: usize,
     /// Watch streams at once.
     pub max_watchers: usize,
+    /// Worker streams at once.
+    pub max_workers: usize,
 }
 
 impl Default for Limits {
@@ -104,6 +106,7 @@ impl Default for Limits {
             max_memory: 1 << 30,
             max_waiters: 100_000,
             max_watchers: 10_000,
+            max_workers: 1_000,
         }
     }
 }
@@ -185,6 +188,10 @@ impl Settings {
                     .max_watchers
                     .or(file.max_watchers)
                     .unwrap_or(default.limits.max_watchers),
+                max_workers: args
+                    .max_workers
+                    .or(file.max_workers)
+                    .unwrap_or(default.limits.max_workers),
             },
             max_connection_age: args
                 .max_connection_age

@@ -14,13 +14,16 @@
 //! beside it has no more room.)
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use super::demand::Demand;
 use super::flights::{Farewell, Flights};
 use super::losses::{CALM, Losses};
 use super::parked::Patience;
+use super::refresh::Fleet;
 use super::shaping::Shaping;
+use super::workers::Workers;
 use super::{Acquire, Acquired, Coordinator, Ended, Error, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{Key, LostReason, Policy, Rejection, ReportAnswer, StoreDown, StoreTime};
 use crate::fanout::{Hub, HubLimits, Listener, Record, ResetReason};
@@ -133,6 +136,11 @@ impl Coordinator {
             draining: self.draining.clone(),
             tasks: self.tasks.clone(),
             losses: Losses::default(),
+            replica: self.replica,
+            workers: Workers::new(),
+            fleet: Fleet::default(),
+            demand: Demand::default(),
+            news: OnceLock::new(),
             is_alone: true,
             closed: AtomicBool::new(false),
             store: memory,
@@ -205,6 +213,7 @@ impl Coordinator {
 /// A coordinator's place among the listeners of a feed, which does not keep it alive: it keeps the store that keeps the feed.
 pub(super) struct Ears {
     flights: Arc<Flights>,
+    workers: Arc<Workers>,
     coordinator: Weak<Coordinator>,
 }
 
@@ -212,15 +221,23 @@ impl Ears {
     pub fn of(coordinator: &Arc<Coordinator>) -> Ears {
         Ears {
             flights: coordinator.flights.clone(),
+            workers: coordinator.workers.clone(),
             coordinator: Arc::downgrade(coordinator),
         }
     }
 }
 
 impl Listener for Ears {
+    fn due(&self, _: &str) {
+        self.workers.ring();
+    }
+
     fn rung(&self, key: &Key) {
         match Changed::read(key) {
-            None => self.flights.ring(key),
+            None => {
+                self.flights.ring(key);
+                self.workers.rung_for(key);
+            }
             Some((changed, namespace)) => {
                 if let Some(coordinator) = self.coordinator.upgrade() {
                     coordinator.namespace_rung(changed, namespace);
@@ -234,6 +251,7 @@ impl Listener for Ears {
     fn reset(&self, _: ResetReason) {
         // Rings may have been lost with the log.
         self.flights.ring_all(|_| true);
+        self.workers.rung_for_all();
     }
 
     fn lost(&self, partition: u16) {

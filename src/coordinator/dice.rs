@@ -39,6 +39,11 @@ impl Dice {
         }
     }
 
+    /// A name for a replica, which nothing depends on but that others have others.
+    pub fn id() -> u64 {
+        rand::random()
+    }
+
     /// What keeps others from choosing what falls together in a table.
     pub fn salt(&self) -> u64 {
         if self.seeded.is_some() { 0 } else { rand::random() }

@@ -39,26 +39,9 @@ impl Coordinator {
             Err(held_back) => return Ok(Granting::HeldBack(held_back, Box::new(grant))),
         };
         let key = &seen.loaded.snapshot.key;
-        let mut commit = Commit::new(key, &seen.loaded, grant.draft.clone());
-        commit.not_before = if seen.recalled {
-            grant.not_before.max(seen.loaded.now)
-        } else {
-            grant.not_before
-        };
+        let mut commit = self.commit_of(seen, &grant);
         commit.until = pass.until();
-        commit.above = grant.above;
         commit.bytes_on_conflict = bytes;
-        commit.events = grant
-            .supersedes
-            .iter()
-            .filter(|(lease, _)| !lease.holder.is_empty())
-            .map(|(lease, reason)| Event::LeaseRevoked {
-                key: key.clone(),
-                lease: lease.id(),
-                holder: lease.holder.clone(),
-                reason: *reason,
-            })
-            .collect();
         let sent = Instant::now();
         let (outcome, pass) = self.commit_for_caller(commit, turn, pass).await;
         let committed = match outcome {
@@ -83,6 +66,30 @@ impl Coordinator {
         let now = after.loaded.now.after(sent.elapsed());
         let answer = decision::granted(&grant, lease, now, entry.cost.length(), policy);
         Ok(Granting::Granted(answer, after))
+    }
+
+    /// What is written to give somebody a lease.
+    pub(super) fn commit_of(&self, seen: &Seen, grant: &Grant) -> Commit {
+        let key = &seen.loaded.snapshot.key;
+        let mut commit = Commit::new(key, &seen.loaded, grant.draft.clone());
+        commit.not_before = if seen.recalled {
+            grant.not_before.max(seen.loaded.now)
+        } else {
+            grant.not_before
+        };
+        commit.above = grant.above;
+        commit.events = grant
+            .supersedes
+            .iter()
+            .filter(|(lease, _)| !lease.holder.is_empty())
+            .map(|(lease, reason)| Event::LeaseRevoked {
+                key: key.clone(),
+                lease: lease.id(),
+                holder: lease.holder.clone(),
+                reason: *reason,
+            })
+            .collect();
+        commit
     }
 
     /// A retry is told of the lease that another try at the question got. The entry is written as it is, for a revision of its own: who
@@ -157,6 +164,7 @@ impl Coordinator {
             guard: None,
             events: Vec::new(),
             bytes_on_conflict: false,
+            rings_within: std::time::Duration::ZERO,
         };
         match self.store.commit(commit).await {
             Ok(Outcome::Committed(committed)) => {

@@ -10,8 +10,8 @@ use super::ask::Seen;
 use super::shaping::End;
 use super::{Coordinator, Error, MAX_TAGS, MOST_CONFLICTS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
-    self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Plan, Policy, RenewDecision, Report, ReportAnswer,
-    ReportDecision, StoreTime, Tag, Value, View,
+    self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Plan, Policy, Rejection, RenewDecision, Report,
+    ReportAnswer, ReportDecision, StoreTime, Tag, Value, View,
 };
 use crate::store::{Commit, Committed, Event, Guard, Loaded, NewBytes, Outcome, StoreError, Want};
 
@@ -33,12 +33,29 @@ impl Coordinator {
             request.bytes = None;
         }
         let answer = self.report_until_committed(&request, &policy).await?;
+        self.is_reported(&request, &answer);
         match too_large {
             Some(error) if matches!(answer, ReportAnswer::Accepted { .. }) => Err(error),
             _ => Ok(Reported {
                 answer,
                 degraded: false,
             }),
+        }
+    }
+
+    /// Its lease has ended: a worker of this replica that had it may be given another. New demand is for the new value.
+    fn is_reported(&self, request: &ReportValue, answer: &ReportAnswer) {
+        if matches!(answer, ReportAnswer::Rejected(Rejection::NoValue)) {
+            return;
+        }
+        let ReportValue { key, report, .. } = request;
+        let given_back = report.outcome == Ending::Abandoned;
+        self.workers.ended(key, report.lease.token, given_back);
+        match &report.outcome {
+            Ending::Built(_) | Ending::NotModified => self.demand.forget(key),
+            // It was wanted, and was not refreshed.
+            Ending::Abandoned if self.has_workers(key.namespace()) => self.demand.mark(key),
+            Ending::Abandoned | Ending::Failed { .. } => {}
         }
     }
 
@@ -188,8 +205,10 @@ impl Coordinator {
             match self.store.commit(commit).await? {
                 Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
                 Outcome::Committed(done) => {
+                    let kept = kept(&done, sent.elapsed());
+                    self.workers.renewed(key, lease.token, Instant::now() + kept.ttl);
                     self.lease_renewed(key, length, done.now);
-                    return Ok(kept(&done, sent.elapsed()));
+                    return Ok(kept);
                 }
             }
         }

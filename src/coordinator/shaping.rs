@@ -43,10 +43,15 @@ impl Shaping {
 }
 
 impl Coordinator {
-    /// A key was read so many times from a local copy, of which nobody asked.
+    /// A key was read so many times from a local copy, of which nobody asked: that is demand too.
     pub fn read_locally(&self, namespace: &str, key: &str, times: u64) {
-        if self.policies.of(namespace).is_some() {
-            self.shaping.hot.asked(&Key::new(namespace, key), times);
+        if times == 0 || self.policies.of(namespace).is_none() {
+            return;
+        }
+        let key = Key::new(namespace, key);
+        self.shaping.hot.asked(&key, times);
+        if self.has_workers(namespace) {
+            self.demand.mark(&key);
         }
     }
 

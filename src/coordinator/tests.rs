@@ -5,8 +5,11 @@ mod circuit;
 mod degraded;
 mod leases;
 mod parking;
+mod planning;
+mod refreshing;
 mod shaping;
 mod trips;
+mod working;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,6 +32,8 @@ pub enum Purpose {
     Choice = 8,
     /// How long a circuit stays open.
     Circuit = 9,
+    /// Where in its slot a planned refresh is.
+    Spread = 10,
 }
 
 impl Draw {

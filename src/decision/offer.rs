@@ -57,15 +57,21 @@ pub enum Dropped {
     Gone,
     /// Too many refreshes in a row that nobody asked for: the key may lapse.
     Lapsed,
+    /// It was scheduled, and has failed too often.
+    Failed,
 }
 
 impl Dropped {
+    /// All of them.
+    pub const ALL: [Dropped; 4] = [Dropped::Fresh, Dropped::Gone, Dropped::Lapsed, Dropped::Failed];
+
     /// Its name in logs, metrics and traces.
     pub fn as_str(self) -> &'static str {
         match self {
             Dropped::Fresh => "fresh",
             Dropped::Gone => "gone",
             Dropped::Lapsed => "lapsed",
+            Dropped::Failed => "failed",
         }
     }
 }

@@ -21,6 +21,7 @@ mod refreshes;
 mod renewals;
 mod room;
 mod strange;
+mod tasks;
 mod witness;
 
 use std::time::Duration;

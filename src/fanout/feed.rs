@@ -89,6 +89,8 @@ pub trait Listener: Send + Sync + 'static {
     fn lost(&self, _partition: u16) {}
     /// The store answers again for a partition that was lost.
     fn regained(&self, _partition: u16) {}
+    /// A refresh of this namespace is due soon that was not before.
+    fn due(&self, _namespace: &str) {}
 }
 
 /// A store's log and its rings.
@@ -225,6 +227,11 @@ impl Feed {
     /// Tells the listeners that a key should be loaded again.
     pub fn ring(&self, key: &Key) {
         self.each_listener(|listener| listener.rung(key));
+    }
+
+    /// A refresh of this namespace is due soon that was not before.
+    pub fn due(&self, namespace: &str) {
+        self.each_listener(|listener| listener.due(namespace));
     }
 
     /// The log cannot be continued: no position from before can be read on from, and the listeners are told. The log itself keeps

@@ -12,7 +12,8 @@
 //! | RenewLease, ReportValue | [`renew`], [`report()`] and their answers |
 //! | Invalidate | [`invalidate()`], [`invalidated`] |
 //! | Watch | [`check_subscribe`], [`check_ack`] |
-//! | ScheduleRefresh | [`check_schedule`] |
+//! | PullRefreshes | [`register`], [`pulled`] |
+//! | ScheduleRefresh | [`schedule`], [`scheduled`] |
 //! | AdminService | [`describe`], [`leases`], [`namespaces`], [`hot_keys`] and their answers |
 
 mod acquire;
@@ -23,6 +24,7 @@ mod check;
 pub mod fuzz;
 mod invalidate;
 mod page;
+mod refresh;
 mod report;
 mod stream;
 
@@ -39,6 +41,7 @@ pub use check::{
 };
 pub use invalidate::{MAX_REASON, MAX_TARGETS, invalidate, invalidated};
 pub use page::{LeasePage, NamespacePage};
+pub use refresh::{MAX_IN_FLIGHT, pulled, register, schedule, scheduled};
 pub use report::{MAX_LOCATOR, MAX_MESSAGE, lost_reason, renew, renewed, report, reported};
 pub use stream::{
     MAX_NAMESPACES, MAX_PREFIXES, MAX_SCHEDULED, MAX_SCHEDULED_BYTES, check_ack, check_schedule, check_subscribe,

@@ -9,7 +9,7 @@ use futures_util::Stream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{convert, deadline, observe, status};
+use super::{convert, deadline, observe};
 use crate::coordinator::Coordinator;
 use crate::metrics::Metrics;
 use crate::proto;
@@ -108,17 +108,20 @@ impl CoordinatorService for CoordinatorRpc {
 
     async fn pull_refreshes(
         &self,
-        _request: Request<Streaming<proto::PullRefreshesRequest>>,
+        request: Request<Streaming<proto::PullRefreshesRequest>>,
     ) -> Result<Response<Self::PullRefreshesStream>, Status> {
-        Err(status::not_yet("PullRefreshes", "refresh scheduling"))
+        let tasks = super::pull::pull(&self.coordinator, request.into_inner());
+        Ok(Response::new(Box::pin(tasks)))
     }
 
     async fn schedule_refresh(
         &self,
         request: Request<proto::ScheduleRefreshRequest>,
     ) -> Result<Response<proto::ScheduleRefreshResponse>, Status> {
-        convert::check_schedule(request.get_ref())?;
-        Err(status::not_yet("ScheduleRefresh", "refresh scheduling"))
+        let traceparent = traceparent(request.metadata());
+        let plan = convert::schedule(request.into_inner(), traceparent)?;
+        let scheduled = self.coordinator.schedule(plan).await?;
+        Ok(Response::new(convert::scheduled(scheduled)))
     }
 }
 

@@ -202,29 +202,6 @@ async fn a_message_over_the_limit_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_yet_says_so_once_the_request_is_right() {
-    let schedule = |keys: Vec<String>| proto::ScheduleRefreshRequest {
-        namespace: "shop".to_owned(),
-        keys,
-        ..Default::default()
-    };
-    let ask = async |message| {
-        call::<proto::ScheduleRefreshResponse>(&replica(), COORDINATOR, "ScheduleRefresh", &message)
-            .await
-            .expect_err("not there yet")
-            .code()
-    };
-    assert_eq!(ask(schedule(Vec::new())).await, Code::InvalidArgument);
-    assert_eq!(ask(schedule(vec!["k".to_owned()])).await, Code::Unimplemented);
-    let hot = proto::ListHotKeysRequest {
-        namespace: "shop".to_owned(),
-        page_size: 0,
-    };
-    let hot = call::<proto::ListHotKeysResponse>(&replica(), ADMIN, "ListHotKeys", &hot).await;
-    assert_eq!(hot.expect_err("not there yet").code(), Code::Unimplemented);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_waiting_call_is_answered_before_its_deadline() {
     let routes = replica();
     let _held: proto::AcquireRebuildResponse = call(&routes, COORDINATOR, "AcquireRebuild", &question())

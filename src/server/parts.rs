@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::readiness::Readiness;
 use crate::config::{Limits, Policies, Settings, StoreKind};
 use crate::coordinator::{Coordinator, Dice};
-use crate::fanout::{Hub, HubLimits};
+use crate::fanout::{Hub, HubLimits, LocalHits};
 use crate::metrics::{Levels, Metrics};
 use crate::store::Store;
 use crate::store::memory::{self, Memory};
@@ -65,14 +65,8 @@ impl Parts {
             watchers: settings.limits.max_watchers,
             ..HubLimits::default()
         };
-        let reader: Arc<OnceLock<Weak<Coordinator>>> = Arc::default();
-        let told = reader.clone();
-        let hits = move |namespace: &str, key: &str, hits| {
-            if let Some(coordinator) = told.get().and_then(Weak::upgrade) {
-                coordinator.read_locally(namespace, key, hits);
-            }
-        };
-        let hub = Hub::with_hits(store.feed(), limits, Box::new(hits));
+        let heard: Arc<OnceLock<Weak<Coordinator>>> = Arc::default();
+        let hub = Hub::with_hits(store.feed(), limits, local_hits(heard.clone()));
         if let Some(peers) = store.peers() {
             peers.answer_for(hub.respondent());
         }
@@ -84,7 +78,8 @@ impl Parts {
             Dice::random(),
             settings.limits.max_waiters,
         );
-        let _ = reader.set(Arc::downgrade(&coordinator));
+        let _ = heard.set(Arc::downgrade(&coordinator));
+        coordinator.allow_workers(settings.limits.max_workers);
         observe(metrics, memory, &hub, &coordinator);
         Parts {
             store,
@@ -93,6 +88,15 @@ impl Parts {
             coordinator,
         }
     }
+}
+
+/// What is read from local copies goes to the coordinator, which is made after the hub.
+fn local_hits(coordinator: Arc<OnceLock<Weak<Coordinator>>>) -> LocalHits {
+    Box::new(move |namespace, key, hits| {
+        if let Some(coordinator) = coordinator.get().and_then(Weak::upgrade) {
+            coordinator.read_locally(namespace, key, hits);
+        }
+    })
 }
 
 /// Asks the store until it answers, and then says that this replica serves.

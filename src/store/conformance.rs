@@ -16,6 +16,7 @@ mod feed;
 mod lists;
 mod numbers;
 mod races;
+mod schedule;
 mod shaping;
 mod times;
 mod write;
@@ -31,6 +32,7 @@ pub use feed::*;
 pub use lists::*;
 pub use numbers::*;
 pub use races::*;
+pub use schedule::*;
 pub use shaping::*;
 pub use times::*;
 
@@ -92,6 +94,24 @@ macro_rules! store_conformance {
             a_place_may_be_left_to_those_who_wait_for_its_key
             a_place_that_is_given_back_rings_where_somebody_waits
             a_circuit_is_set_only_by_whoever_knows_how_it_is
+        );
+    };
+    (@schedule $start:expr, $(#[$attribute:meta])*) => {
+        $crate::store_conformance!(@each [$(#[$attribute])*] $start;
+            // schedule
+            a_planned_refresh_is_claimed_once_it_is_due_and_by_one_alone
+            a_claimed_task_comes_back_when_its_hold_is_over
+            a_settled_task_is_over_or_comes_back_at_its_time
+            a_task_that_was_changed_since_it_was_claimed_is_not_settled
+            to_plan_again_merges
+            no_more_is_planned_than_was_allowed
+            a_claim_takes_keys_with_its_prefixes
+            while_there_are_workers_each_commit_keeps_its_key_s_task
+            without_workers_commits_schedule_nothing
+            a_planned_task_that_was_given_out_is_looked_at_when_its_lease_ends
+            workers_are_counted_until_others_are_named
+            a_task_that_comes_near_rings
+            a_commit_that_waits_is_rung_for_by_the_next
         );
     };
     (@races $start:expr) => {

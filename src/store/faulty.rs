@@ -25,8 +25,8 @@ use self::chance::Chance;
 pub use self::chance::{Call, Fault, Faults};
 pub use self::remote::{Forgetful, Remote};
 use super::{
-    Answer, Budgeted, Budgeting, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Snapshot, Store,
-    StoreError, Want,
+    Answer, Budgeted, Budgeting, Census, Claim, Claimed, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place,
+    Plan, Planned, Settled, Snapshot, Store, StoreError, Want,
 };
 use crate::decision::{Key, StoreTime, Tag};
 use crate::fanout::{Feed, Listener, Record, ResetReason};
@@ -234,6 +234,39 @@ impl Store for Faulty {
     fn partition(&self, key: &Key) -> u16 {
         self.inner.partition(key)
     }
+
+    fn staff<'a>(&'a self, replica: u64, workers: &'a [(Arc<str>, u32)], lasts: Duration) -> Answer<'a, ()> {
+        let staff = async move { self.inner.staff(replica, workers, lasts).await };
+        Box::pin(self.carry(Call::Schedule, staff))
+    }
+
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.inner.workers()
+    }
+
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(self.carry(Call::List, async move { self.inner.fleet().await }))
+    }
+
+    fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
+        Box::pin(self.carry(Call::Schedule, async move { self.inner.schedule(plan).await }))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(self.carry(Call::Schedule, async move { self.inner.claim(claim).await }))
+    }
+
+    fn settle(&self, settled: Vec<Settled>) -> Answer<'_, ()> {
+        Box::pin(self.carry(Call::Schedule, async move { self.inner.settle(settled).await }))
+    }
+
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        Box::pin(self.carry(Call::List, async move { self.inner.planned().await }))
+    }
+
+    fn asked(&self, keys: Vec<Key>) -> Answer<'_, ()> {
+        Box::pin(self.carry(Call::Schedule, async move { self.inner.asked(keys).await }))
+    }
 }
 
 /// Its place among the listeners of the inner feed.
@@ -260,6 +293,14 @@ impl Listener for Ears {
     fn reset(&self, reason: ResetReason) {
         if let Some(faulty) = self.0.upgrade() {
             faulty.feed.reset(reason);
+        }
+    }
+
+    fn due(&self, namespace: &str) {
+        let Some(faulty) = self.0.upgrade() else { return };
+        let times = faulty.chance.lock().rings();
+        for _ in 0..times {
+            faulty.feed.due(namespace);
         }
     }
 }

@@ -15,6 +15,7 @@
 //! *Why immutable snapshots*: a load is a reference count, and no caller ever holds a lock while it thinks.
 
 mod header;
+mod schedule;
 mod shaping;
 mod shard;
 
@@ -29,11 +30,13 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
 use self::header::Header;
+use self::schedule::Schedule;
 use self::shaping::Namespaces;
 use self::shard::{Change, Shard};
 use super::{
-    Answer, Budgeted, Budgeting, Census, Changed, Clock, Commit, Committed, Covering, Event, Invalidated, Loaded,
-    NewBytes, Outcome, Revision, Snapshot, Store, StoreError, Target, Want,
+    Answer, Budgeted, Budgeting, Census, Changed, Claim, Claimed, Clock, Commit, Committed, Covering, Event,
+    Invalidated, Loaded, NewBytes, Outcome, Plan, Planned, Revision, Settled, Snapshot, Store, StoreError, Target,
+    Want,
 };
 use crate::decision::{Entry, Generations, Key, Lease, Seq, Stamp, StoreTime, Tag, Value};
 use crate::fanout::Feed;
@@ -70,6 +73,8 @@ pub struct Usage {
     pub bytes: usize,
     /// Entries pushed out at the bound, since the start.
     pub evicted: u64,
+    /// Refreshes that are scheduled.
+    pub scheduled: usize,
 }
 
 /// The embedded store.
@@ -77,6 +82,7 @@ pub struct Memory {
     shards: Box<[Padded]>,
     hasher: DefaultHashBuilder,
     header: Header,
+    schedule: Schedule,
     namespaces: Namespaces,
     feed: Arc<Feed>,
     clock: Clock,
@@ -104,6 +110,7 @@ impl Memory {
             shards: (0..SHARDS).map(|_| Padded::default()).collect(),
             hasher: DefaultHashBuilder::default(),
             header: Header::default(),
+            schedule: Schedule::new(limits.entries),
             namespaces: Namespaces::default(),
             feed: Feed::new(),
             clock,
@@ -121,6 +128,7 @@ impl Memory {
             entries: self.entries.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             evicted: self.evicted.load(Ordering::Relaxed),
+            scheduled: self.schedule.len(),
         }
     }
 
@@ -224,6 +232,10 @@ impl Memory {
         let snapshot = self.write(&mut shard, hash, &commit, found, Stamp { now, number })?;
         let appended = (!commit.events.is_empty()).then(|| self.feed.append(number, now, commit.events));
         let rings = shard.take_waited(&commit.key);
+        if !commit.rings_within.is_zero() {
+            shard.wait_for(&commit.key);
+        }
+        let due = self.schedule.committed(&commit.key, commit.draft.as_ref(), now);
         drop(shard);
         let place = appended.as_ref().map(|appended| appended.place).unwrap_or_default();
         if let Some(appended) = appended {
@@ -231,6 +243,9 @@ impl Memory {
         }
         if rings {
             self.feed.ring(&commit.key);
+        }
+        if due {
+            self.feed.due(commit.key.namespace());
         }
         Ok(Outcome::Committed(Committed {
             snapshot,
@@ -380,6 +395,37 @@ impl Store for Memory {
 
     fn feed(&self) -> &Arc<Feed> {
         &self.feed
+    }
+
+    fn staff<'a>(&'a self, replica: u64, workers: &'a [(Arc<str>, u32)], lasts: Duration) -> Answer<'a, ()> {
+        let now = self.clock.now();
+        self.schedule.staff(replica, workers, now.after(lasts), now);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.schedule.workers(self.clock.now())
+    }
+
+    fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
+        let (planned, due) = self.schedule.plan(&plan, self.clock.now());
+        if due {
+            self.feed.due(&plan.namespace);
+        }
+        Box::pin(std::future::ready(Ok(planned)))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(std::future::ready(Ok(self.schedule.claim(&claim, self.clock.now()))))
+    }
+
+    fn settle(&self, settled: Vec<Settled>) -> Answer<'_, ()> {
+        self.schedule.settle(settled);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        Box::pin(std::future::ready(Ok(self.schedule.planned())))
     }
 
     fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {

@@ -30,6 +30,7 @@ mod partition;
 pub mod peers;
 mod reading;
 mod reply;
+mod schedule;
 mod scripts;
 mod seen;
 mod shaping;
@@ -54,8 +55,8 @@ use self::link::Link;
 use self::reply::Reply;
 use self::shared::{Covered, Shared, invalidate_args, load_args, refs};
 use super::{
-    Answer, Budgeted, Budgeting, Census, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place, Revision,
-    Snapshot, Store, StoreError, Target, Want,
+    Answer, Budgeted, Budgeting, Census, Claim, Claimed, Commit, Covering, Event, Invalidated, Loaded, Outcome, Place,
+    Plan, Planned, Revision, Settled, Snapshot, Store, StoreError, Target, Want,
 };
 use crate::decision::{Key, Seq, Stamp, StoreTime, Tag, micros};
 use crate::fanout::{Feed, Peers};
@@ -136,7 +137,7 @@ impl Redis {
             .seen
             .get(&commit.key)
             .is_some_and(|sight| sight.snapshot.entry.lease.is_some());
-        let args = commit_args(&commit, partition.high(), had_lease);
+        let args = commit_args(&commit, partition.high(), had_lease, false);
         let reply = shared
             .ask(partition, &shared.scripts.commit, &refs(&names), args, true)
             .await?;
@@ -358,6 +359,41 @@ impl Store for Redis {
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         Some(self.peers.clone())
+    }
+
+    fn staff<'a>(&'a self, _replica: u64, workers: &'a [(Arc<str>, u32)], lasts: Duration) -> Answer<'a, ()> {
+        Box::pin(self.staff_all(workers, lasts))
+    }
+
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.peers.workers()
+    }
+
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(async move {
+            self.peers.look().await?;
+            Ok(self.peers.workers())
+        })
+    }
+
+    fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
+        Box::pin(self.plan(plan))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(self.claim_all(claim))
+    }
+
+    fn settle(&self, settled: Vec<Settled>) -> Answer<'_, ()> {
+        Box::pin(self.settle_all(settled))
+    }
+
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        Box::pin(std::future::ready(Ok(self.shared.planned.lock().clone())))
+    }
+
+    fn asked(&self, keys: Vec<Key>) -> Answer<'_, ()> {
+        Box::pin(self.asked_for(keys))
     }
 
     fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {

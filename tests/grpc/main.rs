@@ -23,7 +23,7 @@ mod intents;
 mod invalidation;
 mod lateness;
 mod names;
-mod not_yet;
+mod refreshing;
 mod renewals;
 mod retries;
 mod rough;

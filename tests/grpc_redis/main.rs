@@ -45,8 +45,8 @@ mod invalidation;
 mod lateness;
 #[path = "../grpc/names.rs"]
 mod names;
-#[path = "../grpc/not_yet.rs"]
-mod not_yet;
+#[path = "../grpc/refreshing.rs"]
+mod refreshing;
 #[path = "../grpc/renewals.rs"]
 mod renewals;
 #[path = "../grpc/retries.rs"]

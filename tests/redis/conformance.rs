@@ -50,4 +50,5 @@ mod single {
     use super::Shared;
 
     drover::store_conformance!(Shared::on_one_server(), #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);
+    drover::store_conformance!(@schedule Shared::on_one_server(), #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);
 }

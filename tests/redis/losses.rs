@@ -119,6 +119,34 @@ async fn whoever_accepted_a_new_primary_before_is_told_of_what_others_commit_aga
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_have_committed_again_is_not_taken_for_a_new_invalidation_at_the_next_loss() {
+    let mut world = World::over(Server::with(&[]));
+    let late = world.passive_replica().await;
+    build(&late.store, &key("a"), "old", &["red"]).await;
+    world.server.ask::<()>(&["SAVE"]);
+    invalidate(&late.store, Some("red"), Mode::Drop).await;
+    world.server.kill();
+    world.server.start_again();
+    let early = world.replica().await;
+    // Newer than the invalidation, older than its repetition.
+    let version = build(&early.store, &key("b"), "new", &["red"]).await;
+    let heard = early.heard();
+    late.takes_calls().await;
+    until("it is told", || early.heard() == heard + 1).await;
+    world.server.ask::<()>(&["SAVE"]);
+    world.server.kill();
+    world.server.start_again();
+    early.answers().await;
+    until("the new primary is taken over", || {
+        early.met(Condition::NewPrimary) == 2
+    })
+    .await;
+    assert_eq!(fresh(&early.store, &key("a")).await, None);
+    let found = fresh(&early.store, &key("b")).await;
+    assert_eq!(found, Some((version, "new".to_owned())));
+}
+
 /// A server that evicts what it likes may evict any of these, alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_was_evicted_alone_makes_nothing_fresh_that_is_old() {

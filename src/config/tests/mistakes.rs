@@ -48,7 +48,7 @@ fn an_unknown_name_is_told_with_the_near_one_or_with_all() {
             "[server]\nport = 7117",
             "drover.toml:2:1: server.port: unknown field; allowed: listen, http, max_connection_age, drain_delay, \
              drain_timeout, store, store_prefix, store_user, store_password_file, \
-             store_ca_file, store_cert_file, store_key_file, store_timeout, store_connections, store_pool, max_entries, max_memory, max_waiters, max_watchers, log, log_format, otlp",
+             store_ca_file, store_cert_file, store_key_file, store_timeout, store_connections, store_pool, max_entries, max_memory, max_waiters, max_watchers, max_workers, log, log_format, otlp",
         ),
         (
             "[namespaces.shop.eu]\nfresh_ttl = \"1s\"",

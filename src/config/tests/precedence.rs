@@ -50,6 +50,7 @@ fn the_file_wins_over_the_defaults_in_every_option() {
         max_memory = "64MiB"
         max_waiters = 7
         max_watchers = 8
+        max_workers = 9
         log = "warn,drover=debug"
         log_format = "json"
         otlp = "http://collector:4317"
@@ -65,6 +66,7 @@ fn the_file_wins_over_the_defaults_in_every_option() {
     assert_eq!(settings.limits.max_memory, 64 << 20);
     assert_eq!(settings.limits.max_waiters, 7);
     assert_eq!(settings.limits.max_watchers, 8);
+    assert_eq!(settings.limits.max_workers, 9);
     assert_eq!(settings.log, "warn,drover=debug");
     assert_eq!(settings.log_format, LogFormat::Json);
     assert_eq!(settings.otlp.as_deref(), Some("http://collector:4317"));
@@ -165,6 +167,7 @@ fn every_option_has_its_variable_and_the_help_tells_the_true_default() {
         ("max-memory", write_size(settings.limits.max_memory)),
         ("max-waiters", settings.limits.max_waiters.to_string()),
         ("max-watchers", settings.limits.max_watchers.to_string()),
+        ("max-workers", settings.limits.max_workers.to_string()),
         ("log", settings.log),
         ("log-format", "text".to_owned()),
         ("otlp", settings.otlp.unwrap_or_else(|| "off".to_owned())),

@@ -22,7 +22,7 @@ pub fn convert(which: u8, bytes: &[u8]) {
         3 => read(bytes, |request| invalidate(request, None)),
         4 => read(bytes, |request| check_subscribe(&request)),
         5 => read(bytes, |request| check_ack(&request)),
-        6 => read(bytes, |request| check_schedule(&request)),
+        6 => read(bytes, |request| check_schedule(&request).map(drop)),
         7 => read(bytes, |request| describe(&request)),
         8 => read(bytes, leases),
         _ => read(bytes, |request| namespaces(&request)),

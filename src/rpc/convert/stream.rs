@@ -1,5 +1,7 @@
 //! What watchers send, and what is to be refreshed later. Checked here, used elsewhere.
 
+use std::time::Duration;
+
 use super::check::grouped;
 use super::{Check, MAX_HOLDER, MAX_KEY, Violations};
 use crate::fanout::MAX_CURSOR;
@@ -60,8 +62,8 @@ pub fn check_ack(ack: &proto::Ack) -> Result<(), Violations> {
     check.done()
 }
 
-/// Checks which keys are to be rebuilt later.
-pub fn check_schedule(request: &proto::ScheduleRefreshRequest) -> Result<(), Violations> {
+/// Checks which keys are to be rebuilt later, and over which length of time.
+pub fn check_schedule(request: &proto::ScheduleRefreshRequest) -> Result<Option<Duration>, Violations> {
     let mut check = Check::default();
     check.namespace("namespace", &request.namespace);
     let bytes: usize = request.keys.iter().map(String::len).sum();
@@ -82,6 +84,7 @@ pub fn check_schedule(request: &proto::ScheduleRefreshRequest) -> Result<(), Vio
     } else {
         check.keys("keys", &request.keys);
     }
-    check.duration("spread_over", request.spread_over);
-    check.done()
+    let spread_over = check.duration("spread_over", request.spread_over);
+    check.done()?;
+    Ok(spread_over)
 }

@@ -19,6 +19,8 @@ pub enum Call {
     List,
     /// [`Store::ping`](crate::store::Store::ping).
     Ping,
+    /// [`Store::schedule`](crate::store::Store::schedule) and the like.
+    Schedule,
     /// [`Store::budget`](crate::store::Store::budget).
     Budget,
     /// [`Store::circuit`](crate::store::Store::circuit).
@@ -28,7 +30,8 @@ pub enum Call {
 impl Call {
     /// Whether it may change the store.
     pub fn writes(self) -> bool {
-        matches!(self, Call::Commit | Call::Invalidate | Call::Budget | Call::Circuit)
+        use Call::{Budget, Circuit, Commit, Invalidate, Schedule};
+        matches!(self, Commit | Invalidate | Schedule | Budget | Circuit)
     }
 }
 

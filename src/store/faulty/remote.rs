@@ -18,8 +18,8 @@ use super::Call;
 use crate::decision::{Generations, Key, StoreTime, Tag};
 use crate::fanout::{Feed, Peers};
 use crate::store::{
-    Answer, Budgeted, Budgeting, Census, Commit, Committed, Covering, Invalidated, Loaded, Outcome, Snapshot, Store,
-    StoreError, Want,
+    Answer, Budgeted, Budgeting, Census, Claim, Claimed, Commit, Committed, Covering, Invalidated, Loaded, Outcome,
+    Plan, Planned, Settled, Snapshot, Store, StoreError, Want,
 };
 
 /// So many states of a key are remembered, to recall an old one.
@@ -209,6 +209,38 @@ impl Store for Remote {
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         self.inner.peers()
+    }
+
+    fn staff<'a>(&'a self, replica: u64, workers: &'a [(Arc<str>, u32)], lasts: Duration) -> Answer<'a, ()> {
+        Box::pin(self.trip(Call::Schedule, self.inner.staff(replica, workers, lasts)))
+    }
+
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.inner.workers()
+    }
+
+    fn fleet(&self) -> Answer<'_, Vec<(Arc<str>, u32)>> {
+        Box::pin(self.trip(Call::List, self.inner.fleet()))
+    }
+
+    fn schedule(&self, plan: Plan) -> Answer<'_, Planned> {
+        Box::pin(self.trip(Call::Schedule, self.inner.schedule(plan)))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(self.trip(Call::Schedule, self.inner.claim(claim)))
+    }
+
+    fn settle(&self, settled: Vec<Settled>) -> Answer<'_, ()> {
+        Box::pin(self.trip(Call::Schedule, self.inner.settle(settled)))
+    }
+
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        Box::pin(self.trip(Call::List, self.inner.planned()))
+    }
+
+    fn asked(&self, keys: Vec<Key>) -> Answer<'_, ()> {
+        Box::pin(self.trip(Call::Schedule, self.inner.asked(keys)))
     }
 
     fn budget<'a>(&'a self, key: &'a Key, lease: NonZeroU64, what: Budgeting) -> Answer<'a, Budgeted> {

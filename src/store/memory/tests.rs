@@ -29,10 +29,12 @@ mod alone {
     use super::Embedded;
 
     crate::store_conformance!(Embedded::start(), #[tokio::test(start_paused = true)]);
+    crate::store_conformance!(@schedule Embedded::start(), #[tokio::test(start_paused = true)]);
 }
 
 mod without_faults {
     use super::Embedded;
 
     crate::store_conformance!(@in_turn Embedded::behind_a_faulty_one(), #[tokio::test(start_paused = true)]);
+    crate::store_conformance!(@schedule Embedded::behind_a_faulty_one(), #[tokio::test(start_paused = true)]);
 }

@@ -45,13 +45,22 @@ impl RedisBoard {
             micros(holds).to_string().into_bytes(),
             says,
         ];
-        let names = [&*partition.keys.header, &*partition.keys.replicas];
+        let names = [
+            &*partition.keys.header,
+            &*partition.keys.replicas,
+            &*partition.keys.plans,
+        ];
         let script = &self.shared.scripts.register;
         let reply = self
             .shared
             .ask(partition, script, &names, args, replica.is_some())
             .await?;
         let mut words = reply.ok()?;
+        let mut planned = Vec::new();
+        for _ in 0..words.number()? {
+            planned.push(String::from_utf8_lossy(&words.bytes()?).into());
+        }
+        *self.shared.planned.lock() = planned;
         let mut registered = Vec::new();
         while words.left() > 0 {
             registered.push(Registration {

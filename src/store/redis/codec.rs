@@ -16,7 +16,7 @@ mod template;
 mod tests;
 
 pub use entry::{entry_template, read_entry};
-pub use event::{BEGAN, WrittenRecord, event_template, read_record};
+pub use event::{BEGAN, WrittenRecord, again_template, event_template, read_record};
 pub use template::pack;
 
 /// The text can't be read.

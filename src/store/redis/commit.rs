@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::codec::{event_template, pack};
+use super::codec::{again_template, event_template, pack};
 use super::shared::{LOG, draft_arguments, revision_text};
-use crate::decision::{Draft, Seq, Stamp, StoreTime};
+use crate::decision::{Draft, Seq, Stamp, StoreTime, When, micros};
+use crate::store::schedule::NEAR;
 use crate::store::{Commit, Committed, Event, NewBytes, Place, Revision, Snapshot};
 
 /// The log of `Refreshed` holds at least so many records.
@@ -36,8 +37,8 @@ pub fn written(commit: Commit, stamp: Stamp, revision: Revision, place: Place) -
     }
 }
 
-/// For `commit.lua`, after the epoch. `had_lease`: the index of leases may have the key.
-pub fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> {
+/// For `commit.lua`, after the epoch. `had_lease`: the index of leases may have the key. `again`: what was lost is committed again.
+pub fn commit_args(commit: &Commit, high: Seq, had_lease: bool, again: bool) -> Vec<Vec<u8>> {
     let text = |number: u64| number.to_string().into_bytes();
     let bound = |time: StoreTime, none: StoreTime| if time == none { Vec::new() } else { text(time.0) };
     let leased = commit.draft.as_ref().is_some_and(|draft| draft.lease.is_some());
@@ -48,7 +49,7 @@ pub fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> 
         NewBytes::Put(bytes) => bytes.to_vec(),
         NewBytes::Keep | NewBytes::Clear => Vec::new(),
     };
-    let mut args = Vec::with_capacity(32);
+    let mut args = Vec::with_capacity(36);
     args.extend([
         flags(commit, leased, had_lease).into_bytes(),
         revision_text(commit.expected),
@@ -65,17 +66,35 @@ pub fn commit_args(commit: &Commit, high: Seq, had_lease: bool) -> Vec<Vec<u8>> 
         text(LOG as u64),
         text(REFRESHED as u64),
         text(RINGS as u64),
+    ]);
+    let task = commit.draft.as_ref().and_then(Draft::task_at);
+    args.extend([
+        after(task).map(text).unwrap_or_default(),
+        task.map(|task| bound(task.at_most, StoreTime::NEVER))
+            .unwrap_or_default(),
+        text(micros(NEAR)),
+        text(commit.rings_within.as_millis() as u64),
         text(commit.events.len() as u64),
     ]);
     for event in &commit.events {
         let refreshed = matches!(event, Event::Refreshed { .. });
         args.push(if refreshed { b"r".to_vec() } else { b"m".to_vec() });
-        event_template(event).arguments(&mut args);
+        let template = if again {
+            again_template(event)
+        } else {
+            event_template(event)
+        };
+        template.arguments(&mut args);
     }
     if let Some(draft) = &commit.draft {
         draft_arguments(draft, &mut args);
     }
     args
+}
+
+/// How long after the commit a task is due, where that does not say the bound alone.
+fn after(task: Option<When>) -> Option<u64> {
+    Some(micros(task?.after?).min(FOR_EVER))
 }
 
 fn flags(commit: &Commit, leased: bool, had_lease: bool) -> String {
@@ -92,7 +111,15 @@ fn flags(commit: &Commit, leased: bool, had_lease: bool) -> String {
         ('u', had_lease && !leased),
         ('b', commit.bytes_on_conflict),
         ('g', commit.guard.is_some()),
+        ('e', !leased),
+        ('v', stores_value(commit)),
     ];
     flags.extend(all.iter().filter(|(_, set)| *set).map(|(flag, _)| flag));
     flags
+}
+
+/// Whether the value is new, and not the one that was there.
+fn stores_value(commit: &Commit) -> bool {
+    let value = commit.draft.as_ref().and_then(|draft| draft.value.as_ref());
+    value.is_some_and(|value| value.stored_at.after.is_some())
 }

@@ -29,6 +29,10 @@ pub struct Keys {
     pub leases: String,
     /// Replicas that live: a hash, in partition 0 only.
     pub replicas: String,
+    /// Keys that were asked for since their values were stored: a set.
+    pub asked: String,
+    /// Namespaces in which refreshes are planned: a sorted set, in partition 0 only.
+    pub plans: String,
 }
 
 impl Keys {
@@ -44,6 +48,8 @@ impl Keys {
             rings: format!("{base}ring"),
             leases: format!("{base}l"),
             replicas: format!("{base}reps"),
+            asked: format!("{base}asked"),
+            plans: format!("{base}plans"),
             base,
         }
     }
@@ -66,6 +72,21 @@ impl Keys {
     /// That somebody waits for a key: a string with a short life.
     pub fn waited(&self, key: &Key) -> String {
         self.of("w:", key)
+    }
+
+    /// What the names of schedules begin with.
+    pub fn schedules(&self) -> String {
+        format!("{}due:", self.base)
+    }
+
+    /// The tasks of a namespace: a sorted set.
+    pub fn schedule(&self, namespace: &str) -> String {
+        [&self.base, "due:", namespace].concat()
+    }
+
+    /// What is planned in a namespace: a hash.
+    pub fn planned(&self, namespace: &str) -> String {
+        [&self.base, "plan:", namespace].concat()
     }
 
     /// Places taken in a namespace's rebuild budget, by key: a sorted set by when they come back. In its home partition.

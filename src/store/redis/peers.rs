@@ -27,7 +27,7 @@
 mod message;
 mod rounds;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +88,8 @@ pub struct Fleet {
     board: Arc<dyn Board>,
     tasks: TaskTracker,
     respondent: Mutex<Option<Arc<dyn Respondent>>>,
+    /// The workers of this replica.
+    workers: Mutex<Vec<(Arc<str>, u32)>>,
     /// There is a respondent now.
     appointed: Notify,
     /// The others, as was last read of them, until that has lapsed.
@@ -119,6 +121,7 @@ impl Fleet {
             board,
             tasks,
             respondent: Mutex::default(),
+            workers: Mutex::default(),
             appointed: Notify::new(),
             others: Mutex::default(),
             rounds: Rounds::default(),
@@ -156,6 +159,51 @@ impl Fleet {
             };
             sleep(pause).await;
         }
+    }
+
+    /// This replica has these workers from now on. Once this is answered, whoever [looks](Fleet::look) finds them.
+    pub async fn has_workers(&self, workers: &[(Arc<str>, u32)]) -> Result<(), StoreError> {
+        {
+            let mut known = self.workers.lock();
+            if **known == *workers {
+                return Ok(());
+            }
+            *known = workers.to_vec();
+        }
+        // Without watchers to speak for it is not registered, and its workers are its own secret: that is so in tests of a store alone.
+        let Some(respondent) = self.respondent() else {
+            return Ok(());
+        };
+        let registered = self.register(&*respondent).await;
+        if registered.is_err() {
+            self.workers.lock().clear();
+        }
+        registered
+    }
+
+    /// Reads what the others say now.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        let registered = self.board.registered().await?;
+        self.remember(registered);
+        Ok(())
+    }
+
+    /// The workers of all replicas, by namespace.
+    pub fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        let mut counts: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+        let mut add = |workers: Vec<(Arc<str>, u32)>| {
+            for (namespace, count) in workers {
+                let sum = counts.entry(namespace).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        };
+        add(self.workers.lock().clone());
+        let now = Instant::now();
+        let others = self.others.lock();
+        let live = others.values().filter(|other| other.lapses > now);
+        live.for_each(|other| add(message::workers_of(&other.says)));
+        drop(others);
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     /// This replica leaves, and has closed its watchers' streams. See *Leaving* above.
@@ -196,7 +244,7 @@ impl Fleet {
     async fn register(&self, respondent: &dyn Respondent) -> Result<(), StoreError> {
         // Counted from before it is sent: in the store it lives longer than this replica thinks, never shorter.
         let sent = Instant::now();
-        let says = message::encode_counts(respondent.watching());
+        let says = message::encode_counts(respondent.watching(), self.workers.lock().clone());
         let written = self.board.register(self.id, LAPSES_IN, says).await?;
         self.remember(written);
         respondent.known_until(sent + SPEAKS_FOR);

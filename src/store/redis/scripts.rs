@@ -36,6 +36,18 @@ pub struct Scripts {
     pub adopt: Script,
     /// Writes and reads the registrations of replicas.
     pub register: Script,
+    /// Plans refreshes.
+    pub schedule: Script,
+    /// Takes tasks that are due.
+    pub claim: Script,
+    /// Says what becomes of claimed tasks.
+    pub settle: Script,
+    /// Says for which namespaces there are workers.
+    pub staff: Script,
+    /// Says that refreshes are planned in a namespace.
+    pub plans: Script,
+    /// Says which keys were asked for.
+    pub asked: Script,
     /// A place in a rebuild budget.
     pub budget: Script,
     /// The circuit of a namespace.
@@ -54,6 +66,12 @@ impl Scripts {
             found: script!("found"),
             adopt: script!("adopt"),
             register: script!("register"),
+            schedule: script!("schedule"),
+            claim: script!("claim"),
+            settle: script!("settle"),
+            staff: script!("staff"),
+            plans: script!("plans"),
+            asked: script!("asked"),
             budget: script!("budget"),
             circuit: script!("circuit"),
         }

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::codec::entry_template;
 use super::condition::Condition;
 use super::keys::partition_of;
@@ -30,6 +32,8 @@ pub struct Shared {
     pub partitions: Box<[Partition]>,
     pub scripts: Scripts,
     pub seen: Seen,
+    /// The namespaces in which refreshes are planned, as was last read.
+    pub planned: Mutex<Vec<Arc<str>>>,
 }
 
 /// An invalidation for one partition.
@@ -51,6 +55,7 @@ impl Shared {
             link,
             scripts: Scripts::new(),
             seen: Seen::new(),
+            planned: Mutex::default(),
         }
     }
 
@@ -141,7 +146,7 @@ impl Partition {
         ]
     }
 
-    pub fn commit_names(&self, key: &Key) -> [String; 9] {
+    pub fn commit_names(&self, key: &Key) -> [String; 11] {
         [
             self.keys.header.clone(),
             self.keys.entry(key),
@@ -152,6 +157,8 @@ impl Partition {
             self.keys.rings.clone(),
             self.keys.waited(key),
             self.keys.leases.clone(),
+            self.keys.schedule(key.namespace()),
+            self.keys.asked.clone(),
         ]
     }
 

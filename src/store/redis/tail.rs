@@ -248,6 +248,7 @@ impl Tail<'_> {
                 target,
                 mode,
             } = &event
+                && !record.again
             {
                 self.partition.heard(namespace, target, *mode, record.number);
             }
@@ -273,6 +274,7 @@ impl Tail<'_> {
                     rung.push(key);
                     self.store.feed.ring(&Key::from_text(&String::from_utf8_lossy(key)));
                 }
+                Some((b"d", namespace)) => self.store.feed.due(&String::from_utf8_lossy(namespace)),
                 Some((b"m", message)) => self.store.peers.heard(message),
                 _ => {}
             }

@@ -4,9 +4,11 @@
 //! minute's invalidations, and told of those that the new primary did not know: watchers elsewhere may have filled their caches from it since
 //! they were reset. What can be lost is one that no living replica had heard of.
 
+use std::collections::HashMap;
+
 use futures_util::{StreamExt, stream};
 
-use super::codec::event_template;
+use super::codec::again_template;
 use super::commit::commit_args;
 use super::condition::Condition;
 use super::link::Script;
@@ -20,6 +22,26 @@ use crate::store::{Commit, NewBytes, StoreError, Target};
 const AT_ONCE: usize = 64;
 /// A commit that takes over a new primary says so instead of an epoch.
 const TAKING_OVER: &str = "!";
+
+/// What has to be committed again of each target: the last drop, and the last of what expired it since.
+fn hardest(recent: Vec<Recent>) -> Vec<(Option<Recent>, Option<Recent>)> {
+    let mut targets: HashMap<_, (Option<Recent>, Option<Recent>)> = HashMap::new();
+    for one in recent {
+        let (dropped, newer) = targets.entry((one.namespace.clone(), one.target.clone())).or_default();
+        let last = if one.mode == Mode::Drop {
+            &mut *dropped
+        } else {
+            &mut *newer
+        };
+        if last.as_ref().is_none_or(|last| last.number < one.number) {
+            *last = Some(one);
+        }
+        if dropped.as_ref().map(|one| one.number) >= newer.as_ref().map(|one| one.number) {
+            *newer = None;
+        }
+    }
+    targets.into_values().collect()
+}
 
 impl Shared {
     /// Gives a partition its header. Whatever was known of it is not so any more.
@@ -115,7 +137,12 @@ impl Shared {
 
     /// Commits the last minute's invalidations again, and tells of them where that changes something.
     async fn restore(&self, partition: &Partition) -> Result<(), StoreError> {
-        let again = stream::iter(partition.recent()).map(|recent| self.restore_one(partition, recent));
+        let again = stream::iter(hardest(partition.recent())).map(|(dropped, newer)| async move {
+            for recent in dropped.into_iter().chain(newer) {
+                self.restore_one(partition, recent).await?;
+            }
+            Ok(())
+        });
         let mut restored = again.buffer_unordered(AT_ONCE);
         while let Some(done) = restored.next().await {
             done?;
@@ -130,7 +157,7 @@ impl Shared {
             Target::Everything => recent.namespace.to_string(),
         };
         let is_home = self.partition(&field).number == partition.number;
-        let event = is_home.then(|| event_template(&recent.event()).literal());
+        let event = is_home.then(|| again_template(&recent.event()).literal());
         let covered = Covered {
             field: &field,
             mode: recent.mode,
@@ -161,9 +188,8 @@ impl Shared {
             if recent.mode == Mode::Drop {
                 commit.bytes = NewBytes::Clear;
             }
-            // Under a new number, which makes old what was built since, too.
             commit.events.push(recent.event());
-            let args = commit_args(&commit, partition.high(), true);
+            let args = commit_args(&commit, partition.high(), true, true);
             let names = partition.commit_names(key);
             if let Reply::Ok(_) = self
                 .taking_over(partition, &self.scripts.commit, &refs(&names), args)

@@ -187,7 +187,7 @@ fn each_limit_of_watch_and_of_schedule_refresh_names_its_field() {
     };
     each_names_its_field(
         &schedule,
-        |request| check_schedule(&request),
+        |request| check_schedule(&request).map(drop),
         &[
             ("namespace", |r| r.namespace.clear()),
             ("keys", |r| r.keys.clear()),

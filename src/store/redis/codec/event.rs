@@ -6,6 +6,7 @@
 //!  1 invalidated    namespace | target u8: 0 key, 1 tag, 2 everything | its text | mode u8: 0 drop, 1 expire
 //!  2 refreshed      key | version u64 | fresh_until u64 | stale_while_revalidate u64 | stale_if_error u64
 //!  3 lease revoked  key | token u64 | secret u64 | holder | reason u8
+//!  4 invalidated again, after a loss: as 1
 //! ```
 //!
 //! A kind that is not known was written by a newer release: whoever follows the log must then be reset, not be told nothing.
@@ -23,6 +24,15 @@ pub const BEGAN: &[u8] = &[0];
 
 /// What a script makes a record of: all that follows the stamp.
 pub fn event_template(event: &Event) -> Template {
+    template_of(event, false)
+}
+
+/// The same of an invalidation that is committed again after a loss: the record's number is the repetition's, not the invalidation's own.
+pub fn again_template(event: &Event) -> Template {
+    template_of(event, true)
+}
+
+fn template_of(event: &Event, again: bool) -> Template {
     let mut template = Template::default();
     match event {
         Event::Invalidated {
@@ -30,7 +40,7 @@ pub fn event_template(event: &Event) -> Template {
             target,
             mode,
         } => {
-            template.byte(1);
+            template.byte(if again { 4 } else { 1 });
             template.text(namespace);
             match target {
                 Target::Key(key) => {
@@ -93,6 +103,8 @@ pub struct WrittenRecord {
     pub before: u64,
     /// What happened; `None`: from here on `Refreshed` are recorded.
     pub event: Option<Event>,
+    /// It happened before, under another number, and was lost.
+    pub again: bool,
 }
 
 /// Reads a record.
@@ -103,9 +115,10 @@ pub struct WrittenRecord {
 pub fn read_record(text: &[u8]) -> Result<WrittenRecord, Unreadable> {
     let mut reader = Reader(text);
     let (number, at, before) = (reader.seq()?, reader.time()?, reader.long()?);
-    let event = match reader.byte()? {
+    let kind = reader.byte()?;
+    let event = match kind {
         0 => None,
-        1 => Some(read_invalidated(&mut reader)?),
+        1 | 4 => Some(read_invalidated(&mut reader)?),
         2 => Some(Event::Refreshed {
             key: read_key(&mut reader)?,
             version: reader.seq()?,
@@ -122,7 +135,7 @@ pub fn read_record(text: &[u8]) -> Result<WrittenRecord, Unreadable> {
             holder: reader.text()?,
             reason: reason_of(reader.byte()?).ok_or(Unreadable::Damaged)?,
         }),
-        kind => return Err(Unreadable::Newer(kind)),
+        _ => return Err(Unreadable::Newer(kind)),
     };
     reader.end()?;
     Ok(WrittenRecord {
@@ -130,6 +143,7 @@ pub fn read_record(text: &[u8]) -> Result<WrittenRecord, Unreadable> {
         at,
         before,
         event,
+        again: kind == 4,
     })
 }
 

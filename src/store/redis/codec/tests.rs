@@ -346,7 +346,18 @@ fn an_event_is_read_as_it_was_written() {
     for event in events() {
         let read = read_record(&record(&event)).expect("a record");
         assert_eq!((read.number, read.at, read.before), (Seq(41), StoreTime(42), 40));
-        assert_eq!(read.event, Some(event));
+        assert_eq!((read.event, read.again), (Some(event), false));
+    }
+}
+
+#[test]
+fn an_invalidation_that_is_committed_again_is_told_from_one_that_is_new() {
+    for event in &events()[..3] {
+        let mut text = record(event);
+        text.truncate(24);
+        text.extend(again_template(event).literal());
+        let read = read_record(&text).expect("a record");
+        assert_eq!((read.event.as_ref(), read.again), (Some(event), true));
     }
 }
 

@@ -99,11 +99,12 @@ impl Message {
     }
 }
 
-/// The registered watchers of each namespace, as bytes. Beyond so many namespaces only the largest are named.
-pub fn encode_counts(mut counts: Vec<(Arc<str>, u32)>) -> Vec<u8> {
+/// The registered watchers of each namespace and its workers, as bytes. Beyond so many namespaces only the largest are named.
+pub fn encode_counts(mut counts: Vec<(Arc<str>, u32)>, mut workers: Vec<(Arc<str>, u32)>) -> Vec<u8> {
     counts.sort_unstable_by(|(one, more), (other, less)| less.cmp(more).then_with(|| one.cmp(other)));
     let unnamed = counts.get(NAMED).map_or(0, |(_, count)| *count);
     counts.truncate(NAMED);
+    workers.truncate(NAMED);
     let named = |(name, count): (Arc<str>, u32)| wire::Count {
         name: name.to_string(),
         count,
@@ -112,6 +113,7 @@ pub fn encode_counts(mut counts: Vec<(Arc<str>, u32)>) -> Vec<u8> {
         named: counts.into_iter().map(named).collect(),
         unnamed,
         left: false,
+        workers: workers.into_iter().map(named).collect(),
     })
 }
 
@@ -135,6 +137,13 @@ pub fn count_of(says: &[u8], namespace: &str) -> u32 {
     };
     let named = counts.named.iter().find(|count| count.name == namespace);
     named.map_or(counts.unnamed, |count| count.count)
+}
+
+/// The workers of each namespace that a replica has named. What can't be read names none.
+pub fn workers_of(says: &[u8]) -> Vec<(Arc<str>, u32)> {
+    let counts = unframed::<wire::Counts>(says).unwrap_or_default();
+    let workers = counts.workers.into_iter().take(NAMED);
+    workers.map(|count| (count.name.into(), count.count)).collect()
 }
 
 fn framed(message: &impl prost::Message) -> Vec<u8> {
@@ -297,6 +306,9 @@ mod wire {
         /// The replica has left.
         #[prost(bool, tag = "3")]
         pub left: bool,
+        /// Those that rebuild, not those that watch.
+        #[prost(message, repeated, tag = "4")]
+        pub workers: Vec<Count>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]

@@ -9,6 +9,7 @@
 --   lp   the last record of the log                 rp   the last record of the log of Refreshed
 --   wr   Refreshed are recorded until then, µs      mk   "position@µs …": where the log stood when, to trim it by age
 --   n    how many partitions the store has
+--   wk:… a namespace: there are workers for it until then, µs, and commits keep its schedule
 --   min  the primary must see as many replicas, or it counts as cut off
 --
 -- Numbers are doubles here, exact up to 2^53; a number becomes text by '%.0f' only. µs since 1970 reach 2^53 in the year 2255.
@@ -26,11 +27,11 @@ end
 --   {'primary'}        another primary than the header's: some of the last writes may be lost
 --   {'cut_off', n}     it sees n replicas, fewer than it must
 --   {'epoch', e}       the log has begun anew since the caller looked (`known`)
--- `known`: '' for a caller that has not looked yet; '!' for one that is taking over a new primary.
-local function open(key, known)
+-- `known`: '' for a caller that has not looked yet; '!' for one that is taking over a new primary. `field`: one more that is wanted.
+local function open(key, known, field)
   local info = redis.call('INFO', 'replication')
   if not string.find(info, 'role:master', 1, true) then return nil, {'replica'} end
-  local h = redis.call('HMGET', key, 'id', 'rid', 'ep', 's', 'fl', 'gn', 'p', 'wr', 'min', 'lp', 'rp')
+  local h = redis.call('HMGET', key, 'id', 'rid', 'ep', 's', 'fl', 'gn', 'p', 'wr', 'min', 'lp', 'rp', field or 'id')
   if not h[1] then return nil, {'headless'} end
   if known ~= '!' and string.match(info, 'master_replid:(%x+)') ~= h[2] then return nil, {'primary'} end
   if h[9] then
@@ -40,7 +41,7 @@ local function open(key, known)
   if known ~= '' and known ~= '!' and known ~= h[3] then return nil, {'epoch', h[3]} end
   return {
     key = key, id = h[1], epoch = h[3], s = tonumber(h[4] or 0), floor = h[5] or '0', any = h[6], p = tonumber(h[7] or 0),
-    wr = tonumber(h[8] or 0), lp = h[10] or '0', rp = h[11] or '0',
+    wr = tonumber(h[8] or 0), lp = h[10] or '0', rp = h[11] or '0', more = h[12],
   }
 end
 

@@ -78,6 +78,7 @@ while redis.call('ZCARD', KEYS[3]) > tonumber(ARGV[7]) do
 end
 
 if ARGV[10] == '' or not raised then return {'ok', text(number), text(now), '0'} end
--- Of one target, numbers are told in their order.
-append(h, KEYS[4], 'lp', ARGV[11], newest, ARGV[10])
+-- Of one target, numbers are told in their order: what is committed again has one of its own there.
+local told = ARGV[6] == '' and number or take(h, tonumber(ARGV[5]))
+append(h, KEYS[4], 'lp', ARGV[11], told, ARGV[10])
 return {'ok', text(number), text(now), text(h.p)}
