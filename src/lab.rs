@@ -45,7 +45,8 @@ Examples:
   drover lab all --svg lab.svg            everything, drawn to lab-burst.svg, lab-steady.svg, …
   drover lab burst --callers 2000         a larger herd
   drover lab steady --strategies none,drover --json
-  drover lab avalanche --keys 10000
+  drover lab avalanche --keys 100000      a restart that fills everything
+  drover lab coldstart --strategies drover
   drover lab --server 127.0.0.1:7117      against a drover that runs already
 
 The exit code is 0 when everything ran, whatever was seen.")]
@@ -64,7 +65,7 @@ pub struct Args {
     )]
     strategies: Vec<Kind>,
 
-    /// Callers at a time [default: 200 in burst, 50 in steady; avalanche fills its keys with 128]
+    /// Callers at a time [default: 200 in burst, 50 in steady and outage, 2,000 in coldstart; avalanche fills its keys with 128]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     callers: Option<u32>,
 
@@ -76,7 +77,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
 
-    /// How long a value lives, 1s to 1h [default: 3s in steady, 5min elsewhere]
+    /// How long a value lives, 1s to 1h [default: 3s in steady and outage, 5min elsewhere]
     #[arg(long, value_name = "TIME", value_parser = life_time)]
     lives: Option<Duration>,
 
@@ -85,7 +86,7 @@ pub struct Args {
     duration: Duration,
 
     /// How many keys `avalanche` fills
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=5_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=5_000_000))]
     keys: u32,
 
     /// Where random draws start: the same seed gives the same herd (its timing is still the machine's)
@@ -119,6 +120,10 @@ enum Chosen {
     Race,
     /// Many keys are filled together: when do they come due?
     Avalanche,
+    /// The cache is empty, and everybody comes at once for many keys
+    Coldstart,
+    /// The origin fails for a while
+    Outage,
     /// One after the other
     All,
 }
@@ -130,6 +135,8 @@ impl Chosen {
             Self::Steady => &[Scenario::Steady],
             Self::Race => &[Scenario::Race],
             Self::Avalanche => &[Scenario::Avalanche],
+            Self::Coldstart => &[Scenario::Coldstart],
+            Self::Outage => &[Scenario::Outage],
             Self::All => &Scenario::ALL,
         }
     }
@@ -159,12 +166,13 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             None,
         ),
         (true, None) => {
-            let (url, own) = own_server::start().await?;
+            let (url, own) = own_server::start(&args.namespace, args.connections).await?;
             (Some(Client::connect(&url, &args.namespace, callers).await?), Some(own))
         }
     };
     let world = World {
         client: client.map(Arc::new),
+        is_own: own.is_some(),
         bars: progress::Bars::on_terminal(),
     };
 
@@ -336,7 +344,7 @@ mod tests {
             (steady.callers, steady.lives, steady.duration),
             (50, Duration::from_secs(3), Duration::from_secs(12))
         );
-        assert_eq!(args.plan(Scenario::Avalanche).keys, 100_000);
+        assert_eq!(args.plan(Scenario::Avalanche).keys, 10_000);
     }
 
     #[test]

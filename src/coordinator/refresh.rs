@@ -239,10 +239,17 @@ impl Coordinator {
                 let Some(wants) = self.workers.wants(&namespace) else {
                     continue;
                 };
+                let room = match self.room_for_tasks(&namespace) {
+                    Ok(room) => room,
+                    Err(wait) => {
+                        rounds.soon(Instant::now() + wait);
+                        continue;
+                    }
+                };
                 let claim = Claim {
                     namespace: namespace.clone(),
                     prefixes: wants.prefixes,
-                    most: wants.free.div_ceil(count).min(AT_ONCE),
+                    most: wants.free.div_ceil(count).min(AT_ONCE).min(room),
                     hold: HOLD,
                 };
                 let sent = Instant::now();

@@ -47,11 +47,13 @@ fn ms(length: Duration) -> f64 {
 fn herd(herd: &Herd) -> Value {
     json!({
         "strategy": herd.kind.as_str(),
+        "variant": herd.variant,
         "requests": herd.requests(),
         "failed": herd.failed,
         "trouble": herd.trouble,
         "queries": herd.queried(),
         "most_queries_at_once": herd.most_at_once(),
+        "last_query_ms": ms(herd.last_query()),
         "longest_query_ms": ms(herd.longest_query()),
         "p50_ms": ms(herd.quantile(0.5)),
         "p99_ms": ms(herd.quantile(0.99)),
@@ -93,6 +95,7 @@ fn race(race: &Race) -> Value {
 fn fill(fill: &Fill) -> Value {
     json!({
         "strategy": fill.kind.as_str(),
+        "variant": fill.variant,
         "keys": fill.keys,
         "first_due_ms": ms(fill.first),
         "due_per_second": fill.due,

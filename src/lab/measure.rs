@@ -24,6 +24,8 @@ pub struct Sample {
 pub struct Herd {
     /// Which strategy.
     pub kind: Kind,
+    /// What is special about it; empty where nothing is.
+    pub variant: &'static str,
     /// How long each request took, shortest first; failed ones too.
     pub latencies: Vec<Duration>,
     /// Requests that got no value.
@@ -44,11 +46,29 @@ impl Herd {
         let failed = first.iter().count() + troubles.count();
         Self {
             kind,
+            variant: "",
             latencies,
             failed: failed as u64,
             trouble: first.map(ToString::to_string).or(background),
             queries,
         }
+    }
+
+    /// Its name, with what is special about it.
+    pub fn name(&self) -> String {
+        match self.variant {
+            "" => self.kind.as_str().to_owned(),
+            variant => format!("{} {variant}", self.kind.as_str()),
+        }
+    }
+
+    /// When the last query was done.
+    pub fn last_query(&self) -> Duration {
+        self.queries
+            .iter()
+            .filter_map(|query| query.ended)
+            .max()
+            .unwrap_or_default()
     }
 
     /// How many requests there were.

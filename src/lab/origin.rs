@@ -110,6 +110,12 @@ impl Origin {
         self.log.lock().queries.len()
     }
 
+    /// How many queries are there now, running or waiting for a connection.
+    pub fn running(&self) -> usize {
+        let log = self.log.lock();
+        log.queries.iter().filter(|query| query.ended.is_none()).count()
+    }
+
     /// The data changes; answers its new number.
     pub fn change_data(&self) -> u64 {
         self.data.fetch_add(1, Ordering::AcqRel) + 1

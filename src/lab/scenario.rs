@@ -11,6 +11,7 @@ use rand::rngs::SmallRng;
 
 use super::measure::Herd;
 use super::origin::Origin;
+use super::own_server;
 use super::progress::Bars;
 use super::strategy::client::Client;
 use super::strategy::drover::Drover;
@@ -19,6 +20,8 @@ use super::strategy::{Kind, Strategy};
 
 pub mod avalanche;
 pub mod burst;
+pub mod coldstart;
+pub mod outage;
 pub mod race;
 pub mod steady;
 
@@ -33,6 +36,10 @@ pub enum Scenario {
     Race,
     /// Many keys are filled together: when do they come due?
     Avalanche,
+    /// The cache is empty, and everybody comes at once for many keys
+    Coldstart,
+    /// The origin fails for a while
+    Outage,
 }
 
 /// The settings of one scenario.
@@ -61,6 +68,8 @@ pub struct Plan {
 pub struct World {
     /// Connected and warm; `None` when drover takes no part.
     pub client: Option<Arc<Client>>,
+    /// The drover is the lab's own: beside the lab's namespace it has others, whose policies scenarios compare.
+    pub is_own: bool,
     /// Where progress is shown.
     pub bars: Bars,
 }
@@ -91,7 +100,14 @@ pub enum Rows {
 
 impl Scenario {
     /// All of them, in the order in which `all` runs them.
-    pub const ALL: [Self; 4] = [Self::Burst, Self::Steady, Self::Race, Self::Avalanche];
+    pub const ALL: [Self; 6] = [
+        Self::Burst,
+        Self::Steady,
+        Self::Race,
+        Self::Avalanche,
+        Self::Coldstart,
+        Self::Outage,
+    ];
 
     /// Its name on the command line, in JSON and file names.
     pub fn as_str(self) -> &'static str {
@@ -100,6 +116,8 @@ impl Scenario {
             Self::Steady => "steady",
             Self::Race => "race",
             Self::Avalanche => "avalanche",
+            Self::Coldstart => "coldstart",
+            Self::Outage => "outage",
         }
     }
 
@@ -110,6 +128,8 @@ impl Scenario {
             Self::Steady => (50, Duration::from_secs(3)),
             Self::Race => (2, Duration::from_secs(300)),
             Self::Avalanche => (128, Duration::from_secs(300)),
+            Self::Coldstart => (2_000, Duration::from_secs(300)),
+            Self::Outage => (50, Duration::from_secs(3)),
         }
     }
 
@@ -128,6 +148,13 @@ impl Scenario {
             Self::Avalanche => {
                 format!("{} keys filled together to live {lives}", count(plan.keys as u64))
             }
+            Self::Coldstart => {
+                format!("{callers} callers on empty keys, two on each, query {query}, {connections} connections")
+            }
+            Self::Outage => format!(
+                "{callers} callers, keys that live {lives}, query {query}, the origin fails for {}",
+                time(outage::OUTAGE)
+            ),
         }
     }
 
@@ -154,6 +181,16 @@ impl Scenario {
                 let said = avalanche::say(&fills);
                 (Rows::Fills(fills), said)
             }
+            Self::Coldstart => {
+                let herds = coldstart::run(&plan, world).await?;
+                let said = coldstart::say(&plan, &herds);
+                (Rows::Herds(herds), said)
+            }
+            Self::Outage => {
+                let herds = outage::run(&plan, world).await?;
+                let said = outage::say(&herds);
+                (Rows::Herds(herds), said)
+            }
         };
         world.bars.clear();
         Ok(Finding {
@@ -176,6 +213,22 @@ impl World {
             Kind::XfetchLock => recipe(true, true),
             Kind::Drover => Strategy::Drover(Drover::new(self.client()?.clone(), origin.clone(), lives)),
         })
+    }
+
+    /// drover with the policy of one of the lab's own namespaces; on a drover that is not its own, with that of the lab's namespace there.
+    pub fn drover(&self, which: &str, origin: &Arc<Origin>, lives: Duration) -> anyhow::Result<Strategy> {
+        let client = self.client_beside(which)?;
+        Ok(Strategy::Drover(Drover::new(client, origin.clone(), lives)))
+    }
+
+    /// As [`World::drover`].
+    pub fn client_beside(&self, which: &str) -> anyhow::Result<Arc<Client>> {
+        let client = self.client()?;
+        if !self.is_own {
+            return Ok(client.clone());
+        }
+        let namespace = own_server::beside(client.namespace(), which);
+        Ok(Arc::new(client.beside(&namespace, own_server::LONG)))
     }
 
     /// The connection to drover.
@@ -223,6 +276,7 @@ pub(in crate::lab) mod tests {
     async fn world() -> World {
         World {
             client: Some(fake::start().await.1),
+            is_own: false,
             bars: Bars::hidden(),
         }
     }
@@ -308,11 +362,51 @@ pub(in crate::lab) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_cold_start_sends_a_query_for_each_key_or_for_each_caller() {
+        let plan = Plan {
+            callers: 200,
+            ..plan(Scenario::Coldstart)
+        };
+        let herds = coldstart::run(&plan, &world().await).await.unwrap();
+        let seen: Vec<_> = herds
+            .iter()
+            .map(|herd| (herd.kind, herd.queried(), herd.failed))
+            .collect();
+        assert_eq!(
+            seen,
+            [(Kind::None, 200, 0), (Kind::Lock, 100, 0), (Kind::Drover, 100, 0)]
+        );
+        assert_eq!(
+            herds[2].last_query(),
+            Duration::from_secs(1),
+            "five rounds of the connections"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_as_long_as_it_says_and_queries_are_counted_in_it() {
+        let plan = Plan {
+            callers: 5,
+            strategies: vec![Kind::None],
+            ..plan(Scenario::Outage)
+        };
+        let herds = outage::run(&plan, &world().await).await.unwrap();
+        let (all, late) = outage::during(&herds[0]);
+        assert!(
+            late > 100 && all > late && herds[0].failed >= late,
+            "{all} {late} {}",
+            herds[0].failed
+        );
+        assert!(herds[0].failed <= all, "none fails before or after");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_failing_drover_is_shown_as_failed_requests() {
         let (fake, client) = fake::start().await;
         fake.unavailable.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
         let world = World {
             client: Some(client),
+            is_own: false,
             bars: Bars::hidden(),
         };
         let plan = Plan {

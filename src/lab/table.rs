@@ -68,7 +68,7 @@ fn herds_table(herds: &[Herd]) -> Table {
     let mut table = table(&header);
     for herd in herds {
         let mut row = vec![
-            herd.kind.as_str().to_owned(),
+            herd.name(),
             count(herd.requests()),
             count(herd.queried()),
             time(herd.quantile(0.5)),
@@ -85,7 +85,7 @@ fn herds_table(herds: &[Herd]) -> Table {
 }
 
 fn herds_notes(herds: &[Herd]) -> Vec<String> {
-    let note = |herd: &Herd| Some(format!("{}: {}", herd.kind.as_str(), herd.trouble.as_ref()?));
+    let note = |herd: &Herd| Some(format!("{}: {}", herd.name(), herd.trouble.as_ref()?));
     herds.iter().filter_map(note).collect()
 }
 
@@ -124,7 +124,7 @@ fn fills_table(fills: &[Fill]) -> Table {
     ]);
     for fill in fills {
         table.add_row([
-            fill.kind.as_str().to_owned(),
+            fill.name(),
             count(fill.keys as u64),
             time(fill.first),
             time(fill.first + fill.range()),

@@ -114,7 +114,9 @@ impl Coordinator {
             };
             let pass = match self.admit(&seen, &grant, policy).await? {
                 Ok(pass) => pass,
-                Err(HeldBack::NoPlace(again) | HeldBack::CircuitOpen(again)) => {
+                // As if it had not been claimed: it keeps its turn until a place is free.
+                Err(HeldBack::NoPlace(_)) => return Ok(Given::Later(task.due, attempts)),
+                Err(HeldBack::CircuitOpen(again)) => {
                     return Ok(Given::Later(seen.loaded.now.after(again), attempts));
                 }
             };

@@ -19,7 +19,7 @@ use futures_util::FutureExt as _;
 use super::super::ask::Seen;
 use super::super::{Coordinator, detach};
 use super::circuits::Says;
-use super::lines::Try;
+use super::lines::{Next, Try};
 use crate::decision::{
     self, Answer, Backoff, CircuitEffect, CircuitEvent, Class, Ending, Grant, KeepOff, Key, Lease, LeaseId, Policy,
     StoreTime, TAKE_UP,
@@ -158,12 +158,13 @@ impl Coordinator {
         };
         let budgeted = self.ask_for_place(candidate, candidate.limit, others).await?;
         if !budgeted.has {
-            return Ok(Some(lines.refused(key.namespace(), freed, budgeted.next)));
+            return Ok(Some(lines.refused(key.namespace(), stands, freed, budgeted.next)));
         }
+        lines.saw(key.namespace(), budgeted.taken);
         lines.take_left(key);
         let next = lines.leave(key, |other| self.is_waited(other));
-        if let Some(next) = next.filter(|_| budgeted.taken < candidate.limit) {
-            self.flights.ring(&next);
+        if budgeted.taken < candidate.limit {
+            self.ring_next(next);
         }
         Ok(None)
     }
@@ -252,7 +253,10 @@ impl Coordinator {
         let (coordinator, key) = (self.clone(), key.clone());
         self.on_the_side(async move {
             match coordinator.store.budget(&key, lease, what).await {
-                Ok(_) => coordinator.place_freed(key.namespace()),
+                Ok(budgeted) => {
+                    coordinator.shaping.lines.saw(key.namespace(), budgeted.taken);
+                    coordinator.place_freed(key.namespace());
+                }
                 Err(error) => tracing::debug!(?key, %error, "a place was not given back; it comes back with its time"),
             }
         });
@@ -260,9 +264,7 @@ impl Coordinator {
 
     /// Nobody is parked for a key any more, or those who are need no place.
     pub(in crate::coordinator) fn leave_line(&self, key: &Key) {
-        if let Some(next) = self.shaping.lines.leave(key, |other| self.is_waited(other)) {
-            self.flights.ring(&next);
-        }
+        self.ring_next(self.shaping.lines.leave(key, |other| self.is_waited(other)));
     }
 
     /// Those who were parked for a key have left: what was left to them is free.
@@ -301,8 +303,30 @@ impl Coordinator {
     }
 
     fn place_freed(&self, namespace: &str) {
-        if let Some(first) = self.shaping.lines.freed(namespace, |other| self.is_waited(other)) {
-            self.flights.ring(&first);
+        self.ring_next(self.shaping.lines.freed(namespace, |other| self.is_waited(other)));
+    }
+
+    fn ring_next(&self, next: Option<Next>) {
+        match next {
+            Some(Next::Key(key)) => self.flights.ring(&key),
+            Some(Next::Tasks) => self.workers.ring(),
+            None => {}
+        }
+    }
+
+    /// How many tasks of a namespace are worth looking at; none, and for how long, where places of its budget are waited for.
+    pub(in crate::coordinator) fn room_for_tasks(&self, namespace: &str) -> Result<usize, Duration> {
+        match self
+            .policies
+            .of(namespace)
+            .map_or(0, |policy| policy.max_concurrent_rebuilds)
+        {
+            0 => Ok(usize::MAX),
+            limit => self
+                .shaping
+                .lines
+                .room_for_tasks(namespace, limit)
+                .map(|room| room as usize),
         }
     }
 

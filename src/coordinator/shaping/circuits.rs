@@ -21,8 +21,9 @@ use crate::store::StoreError;
 
 /// Failures are told to the store together, so often; and a copy of an open circuit is no older.
 const EVERY: Duration = Duration::from_secs(1);
-/// Successes are remembered for one to two of these, for when a failure comes.
-const SLICE: Duration = Duration::from_secs(5);
+/// Successes are remembered for one to two of these, for when a failure comes. What was before counts no more: an origin that has been
+/// well for long must not seem well for as long as its window lasts, now that every rebuild fails.
+const SLICE: Duration = Duration::from_secs(1);
 /// Copies of circuits that are kept whatever they are.
 const KEPT: usize = 1_000;
 

@@ -38,6 +38,18 @@ struct State {
     freed: u64,
     /// Keys whose place was left to those who are parked for them.
     left: BTreeSet<Key>,
+    /// Those who do not stand in line were refused: until then it is not worth it for a worker's task to be looked at.
+    others_refused: Option<Instant>,
+    /// Places that were taken when the store last said so.
+    taken: u32,
+}
+
+/// Who is to try for a place that may be free.
+pub(in crate::coordinator) enum Next {
+    /// The first in line.
+    Key(Key),
+    /// Nobody stands in line; there may be tasks for workers.
+    Tasks,
 }
 
 /// Whether to ask the store for a place.
@@ -63,8 +75,8 @@ impl Lines {
             .refused_until
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         match first {
-            _ if !left.is_zero() => Try::NotYet(left),
-            Some(first) if first != *key => Try::NotYet(AT_LEAST_EVERY),
+            _ if !left.is_zero() => state.not_yet(stands, left),
+            Some(first) if first != *key => state.not_yet(stands, AT_LEAST_EVERY),
             _ => Try::Now {
                 freed: state.freed,
                 others: state.line.len() > usize::from(stands),
@@ -73,7 +85,7 @@ impl Lines {
     }
 
     /// The store had no place. After how long to ask again: `next` is when one comes back by itself.
-    pub fn refused(&self, namespace: &str, freed: u64, next: Option<Duration>) -> Duration {
+    pub fn refused(&self, namespace: &str, stands: bool, freed: u64, next: Option<Duration>) -> Duration {
         let mut namespaces = self.namespaces.lock();
         let state = self.state(&mut namespaces, namespace);
         if state.freed != freed {
@@ -83,11 +95,12 @@ impl Lines {
         let again = next.map_or(AT_LEAST_EVERY, |next| next.min(AT_LEAST_EVERY));
         let again = again.max(Duration::from_millis(1));
         state.refused_until = Some(Instant::now() + again);
+        state.not_yet(stands, again);
         again
     }
 
     /// A place may be free. Who is to ask.
-    pub fn freed(&self, namespace: &str, is_waited: impl Fn(&Key) -> bool) -> Option<Key> {
+    pub fn freed(&self, namespace: &str, is_waited: impl Fn(&Key) -> bool) -> Option<Next> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -95,11 +108,11 @@ impl Lines {
         let state = namespaces.get_mut(namespace)?;
         state.freed += 1;
         state.refused_until = None;
-        state.first(is_waited)
+        state.next(is_waited)
     }
 
     /// A key has a place, or nobody wants one for it any more. Who is to ask next, if it is worth it.
-    pub fn leave(&self, key: &Key, is_waited: impl Fn(&Key) -> bool) -> Option<Key> {
+    pub fn leave(&self, key: &Key, is_waited: impl Fn(&Key) -> bool) -> Option<Next> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -109,9 +122,33 @@ impl Lines {
         state.line.leave(key);
         let refused = state.refused_until.is_some_and(|until| until > Instant::now());
         if was_first && !refused {
-            state.first(is_waited)
+            state.next(is_waited)
         } else {
             None
+        }
+    }
+
+    /// The store has said how many places are taken.
+    pub fn saw(&self, namespace: &str, taken: u32) {
+        if self.count.load(Ordering::Acquire) > 0
+            && let Some(state) = self.namespaces.lock().get_mut(namespace)
+        {
+            state.taken = taken;
+        }
+    }
+
+    /// How many tasks are worth looking at, of as many places; none, and for how long, where places are waited for.
+    pub fn room_for_tasks(&self, namespace: &str, limit: u32) -> Result<u32, Duration> {
+        let namespaces = self.namespaces.lock();
+        let Some(state) = namespaces.get(namespace) else {
+            return Ok(limit);
+        };
+        let left = state
+            .others_refused
+            .map(|until| until.saturating_duration_since(Instant::now()));
+        match left.filter(|left| !left.is_zero()) {
+            Some(left) => Err(left),
+            None => Ok(limit.saturating_sub(state.taken).max(1)),
         }
     }
 
@@ -162,6 +199,20 @@ impl State {
     fn is_idle(&self) -> bool {
         let refused = self.refused_until.is_some_and(|until| until > Instant::now());
         self.line.is_empty() && self.left.is_empty() && !refused
+    }
+
+    fn not_yet(&mut self, stands: bool, left: Duration) -> Try {
+        if !stands {
+            self.others_refused = Some(Instant::now() + left);
+        }
+        Try::NotYet(left)
+    }
+
+    fn next(&mut self, is_waited: impl Fn(&Key) -> bool) -> Option<Next> {
+        match self.first(is_waited) {
+            Some(first) => Some(Next::Key(first)),
+            None => self.others_refused.take().map(|_| Next::Tasks),
+        }
     }
 
     /// The first for whom anybody waits.

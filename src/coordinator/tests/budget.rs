@@ -459,3 +459,53 @@ async fn there_are_never_more_leases_than_places_nor_fewer_while_somebody_waits(
         }
     }
 }
+
+/// Planned work gets each place as soon as it is free, and whoever has nothing goes before it.
+#[tokio::test(start_paused = true)]
+async fn workers_are_given_as_many_tasks_as_there_are_places_and_callers_with_nothing_go_first() {
+    use super::working::{giving, item, items};
+    use crate::coordinator::ScheduleRefresh;
+    const KEYS: usize = 60;
+    let replica = giving(limited(3));
+    let mut worker = replica.worker("worker", 100).await;
+    let warm = ScheduleRefresh {
+        namespace: "shop".into(),
+        keys: items(KEYS),
+        spread_over: Duration::ZERO,
+        only_if_missing: false,
+        traceparent: None,
+    };
+    replica.0.schedule(warm).await.expect("the store answers");
+    let began = Instant::now();
+    let (mut running, mut done) = (std::collections::VecDeque::new(), 0);
+    let mut caller = None;
+    while done < KEYS {
+        let live = replica.live().await;
+        assert!(live <= 3, "{live}");
+        running.extend(worker.tasks().await.into_iter().map(|task| (Instant::now(), task)));
+        if done == 10 && caller.is_none() {
+            caller = Some((replica.park(about("missing")).await, Instant::now()));
+        }
+        if caller.as_ref().is_some_and(|(parked, _)| parked.is_finished()) {
+            let (parked, since) = caller.take().expect("it was there");
+            assert!(since.elapsed() <= Duration::from_millis(150), "{:?}", since.elapsed());
+            replica
+                .report_of("missing", rebuild(&ended(parked).await).lease, value())
+                .await;
+        }
+        // Each takes a tenth of a second.
+        if let Some((since, _)) = running.front()
+            && since.elapsed() >= Duration::from_millis(100)
+            && let Some((_, task)) = running.pop_front()
+        {
+            replica.done(&task).await;
+            done += 1;
+            continue;
+        }
+        advance(Duration::from_millis(5)).await;
+    }
+    // Sixty at three at a time, and a moment to hand out each.
+    let took = began.elapsed();
+    assert!(took <= Duration::from_millis(2_500), "{took:?}");
+    assert!(hit(&replica.ask(at_once(item("item 000").name())).await).fresh);
+}

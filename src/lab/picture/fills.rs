@@ -59,7 +59,8 @@ fn panel(canvas: &Canvas<'_>, floor: i32, fill: &Fill, times: &Scale) -> anyhow:
     let colour = colour(fill.kind);
     let counts = Scale::linear(0.0, fill.busiest().max(1) as f64, (floor, floor - FILL));
     let explained = match fill.kind {
-        Kind::Drover => format!("live {} to {}", time(fill.first), time(fill.first + fill.range())),
+        Kind::Drover if !fill.variant.is_empty() => fill.variant.to_owned(),
+        Kind::Drover => format!("over {}", time(fill.range())),
         _ => format!("all live {}", time(fill.first)),
     };
     name(canvas, fill.kind, &explained, floor - FILL / 2)?;

@@ -44,7 +44,12 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, herds: &[Herd], finding: &Finding) ->
     canvas.dashed((slow, lanes), (slow, bottom), MUTED)?;
     for (at, herd) in herds.iter().enumerate() {
         let lane = lanes + LANE * at as i32;
-        name(canvas, herd.kind, herd.kind.explained(), lane + LANE / 2)?;
+        let explained = if herd.variant.is_empty() {
+            herd.kind.explained()
+        } else {
+            herd.variant
+        };
+        name(canvas, herd.kind, explained, lane + LANE / 2)?;
         queries(canvas, lane + LANE, herd, &times, most)?;
         latency(canvas, lane + LANE / 2, herd, &waits)?;
     }

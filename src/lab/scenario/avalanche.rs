@@ -1,8 +1,10 @@
 //! `avalanche`: many keys are filled together. When do they come due?
 //!
-//! Nobody waits for them to expire: the report's answer says how long the value is fresh, and that is counted as if all keys
-//! had been filled in the same instant, so that the time that filling takes flatters nobody. `none` needs no calls: without
-//! jitter each key lives exactly as long as it was told.
+//! Nobody waits for them: the report's answer says when the next rebuild is planned, and the value's version when it was filled, by the
+//! service's own clock. `none` needs no calls: without jitter each key lives exactly as long as it was told.
+//!
+//! The lab's own drover is asked four times: with plain jitter and with levelled, for keys whose rebuilds all cost the same and for keys of which a
+//! few are far heavier than the rest (Pareto with exponent 1.5, 1 to 200 ms). What is counted then is work, in mean rebuilds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +12,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use rand::RngExt as _;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::{Plan, World};
-use crate::lab::human::{count, time};
+use crate::lab::human::{count, counted, time};
+use crate::lab::own_server::{APART, PLAIN};
 use crate::lab::strategy::Kind;
 use crate::lab::strategy::client::{Client, proto_duration};
 use crate::proto::Lifetimes;
@@ -22,12 +27,16 @@ use crate::proto::report_value_request::Outcome;
 
 /// The width of drover's default jitter, as a part of the lifetime: ± 10 %.
 const USUAL_WIDTH: f64 = 0.2;
+/// What rebuilds cost that are all alike.
+const EVEN_COST: Duration = Duration::from_millis(20);
 
 /// When the keys of one strategy come due.
 #[derive(Debug)]
 pub struct Fill {
     /// `none` or `drover`.
     pub kind: Kind,
+    /// What is special about it; empty where nothing is.
+    pub variant: &'static str,
     /// How many keys.
     pub keys: usize,
     /// From filling to the first key that comes due.
@@ -53,10 +62,41 @@ impl Fill {
         let range = range.map_or(seconds as f64, |range| range.as_secs_f64().max(1.0));
         Self {
             kind,
+            variant: "",
             keys: lives.len(),
             first,
             due,
             mean: lives.len() as f64 / range,
+        }
+    }
+
+    /// Counts, in the seconds of the service's clock, the work that comes due: in mean rebuilds.
+    fn planned(kind: Kind, variant: &'static str, filled: &[Filled], range: Duration) -> Self {
+        const SECOND: u64 = 1_000_000;
+        let began = filled.iter().map(|filled| filled.at).min().unwrap_or_default();
+        let first = filled.iter().map(|filled| filled.due).min().unwrap_or_default() / SECOND;
+        let last = filled.iter().map(|filled| filled.due).max().unwrap_or_default() / SECOND;
+        let costs: f64 = filled.iter().map(|filled| filled.cost.as_secs_f64()).sum();
+        let unit = (costs / filled.len().max(1) as f64).max(f64::MIN_POSITIVE);
+        let mut work = vec![0.0; (last - first + 1) as usize];
+        for Filled { due, cost, .. } in filled {
+            work[(due / SECOND - first) as usize] += cost.as_secs_f64() / unit;
+        }
+        Self {
+            kind,
+            variant,
+            keys: filled.len(),
+            first: Duration::from_secs(((first * SECOND).saturating_sub(began) + SECOND / 2) / SECOND),
+            mean: filled.len() as f64 / range.as_secs_f64().max(1.0),
+            due: work.into_iter().map(|work: f64| work.round() as u64).collect(),
+        }
+    }
+
+    /// Its name, with what is special about it.
+    pub fn name(&self) -> String {
+        match self.variant {
+            "" => self.kind.as_str().to_owned(),
+            variant => format!("{} {variant}", self.kind.as_str()),
         }
     }
 
@@ -76,40 +116,79 @@ impl Fill {
     }
 }
 
-/// Runs it: `drover` if it takes part, beside no jitter at all.
-pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Fill>> {
-    let drover = match plan.strategies.contains(&Kind::Drover) {
-        true => Some(Fill::new(Kind::Drover, fill(plan, world).await?, None)),
-        false => None,
-    };
-    let range = drover.as_ref().map_or(plan.lives.mul_f64(USUAL_WIDTH), Fill::range);
-    let none = plan.strategies.contains(&Kind::None);
-    let none = none.then(|| Fill::new(Kind::None, vec![plan.lives; plan.keys], Some(range)));
-    anyhow::ensure!(
-        none.is_some() || drover.is_some(),
-        "`avalanche` compares `none` and `drover`; name one of them"
-    );
-    Ok([none, drover].into_iter().flatten().collect())
+/// A key that was filled, in µs of the service's clock.
+struct Filled {
+    at: u64,
+    /// When its rebuild is planned, and what that costs.
+    due: u64,
+    cost: Duration,
 }
 
-/// Fills the keys through drover; answers how long each is fresh.
-async fn fill(plan: &Plan, world: &World) -> anyhow::Result<Vec<Duration>> {
-    let client = world.client()?;
+/// Runs it: `drover` if it takes part, beside no jitter at all.
+pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Fill>> {
+    let mut fills = Vec::new();
+    if plan.strategies.contains(&Kind::None) {
+        let range = Some(plan.lives.mul_f64(USUAL_WIDTH));
+        fills.push(Fill::new(Kind::None, vec![plan.lives; plan.keys], range));
+    }
+    if plan.strategies.contains(&Kind::Drover) {
+        let levelled = world.client()?.clone();
+        let mut ways = vec![("", levelled.clone(), false)];
+        if world.is_own {
+            let plain = world.client_beside(PLAIN)?;
+            ways = vec![
+                ("plain jitter", plain.clone(), false),
+                ("levelled", levelled.clone(), false),
+                ("plain, uneven costs", plain, true),
+                // What is planned in the one namespace does not matter to the other.
+                ("levelled, uneven costs", world.client_beside(APART)?, true),
+            ];
+        }
+        for (variant, client, uneven) in ways {
+            let filled = fill(plan, world, client, variant, uneven).await?;
+            fills.push(Fill::planned(
+                Kind::Drover,
+                variant,
+                &filled,
+                plan.lives.mul_f64(USUAL_WIDTH),
+            ));
+        }
+    }
+    anyhow::ensure!(
+        !fills.is_empty(),
+        "`avalanche` compares `none` and `drover`; name one of them"
+    );
+    Ok(fills)
+}
+
+/// Fills the keys through drover.
+async fn fill(
+    plan: &Plan,
+    world: &World,
+    client: Arc<Client>,
+    variant: &str,
+    uneven: bool,
+) -> anyhow::Result<Vec<Filled>> {
     let bar = world.bars.add(Kind::Drover, plan.keys as u64);
-    bar.set_message("keys filled");
-    let (next, stem) = (Arc::new(AtomicUsize::new(0)), world.key("avalanche"));
+    bar.set_message(format!("keys filled {variant}"));
+    let (next, stem) = (Arc::new(AtomicUsize::new(0)), world.key(&format!("avalanche/{uneven}")));
     let mut workers = JoinSet::new();
     for _ in 0..plan.callers.min(plan.keys) {
         let (client, next, stem, bar) = (client.clone(), next.clone(), stem.clone(), bar.clone());
-        let (keys, lives) = (plan.keys, plan.lives);
+        let (keys, lives, seed) = (plan.keys, plan.lives, plan.seed);
         workers.spawn(async move {
-            let mut fresh = Vec::new();
+            let mut filled = Vec::new();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= keys {
-                    return Ok::<_, anyhow::Error>(fresh);
+                    return Ok::<_, anyhow::Error>(filled);
                 }
-                fresh.push(fill_one(&client, &format!("{stem}/{number}"), lives).await?);
+                let cost = if uneven {
+                    uneven_cost(super::draws(seed, number).random())
+                } else {
+                    EVEN_COST
+                };
+                filled.push(fill_one(&client, &format!("{stem}/{number}"), lives, cost).await?);
                 bar.inc(1);
             }
         });
@@ -122,11 +201,19 @@ async fn fill(plan: &Plan, world: &World) -> anyhow::Result<Vec<Duration>> {
     Ok(all)
 }
 
-async fn fill_one(client: &Client, key: &str, lives: Duration) -> anyhow::Result<Duration> {
+/// Pareto with exponent 1.5, in milliseconds, at most 200.
+fn uneven_cost(unit: f64) -> Duration {
+    Duration::from_secs_f64((1.0 - unit).powf(-1.0 / 1.5).min(200.0) / 1e3)
+}
+
+async fn fill_one(client: &Client, key: &str, lives: Duration, cost: Duration) -> anyhow::Result<Filled> {
     let Some(Decision::Rebuild(rebuild)) = client.acquire(key).await?.decision else {
         anyhow::bail!("drover would not let the lab fill `{key}`, a key that nobody else can know");
     };
-    let lease = rebuild.lease.context("drover granted a rebuild without a lease")?;
+    let (lease, granted) = (
+        rebuild.lease.context("drover granted a rebuild without a lease")?,
+        Instant::now(),
+    );
     // No stale windows: the keys leave when they come due.
     let none = proto_duration(Duration::ZERO);
     let lifetimes = Lifetimes {
@@ -134,35 +221,36 @@ async fn fill_one(client: &Client, key: &str, lives: Duration) -> anyhow::Result
         stale_while_revalidate: none,
         stale_if_error: none,
     };
+    let outcome = Outcome::Value(Bytes::from_static(b"1"));
     let told = client
-        .report(
-            key,
-            &lease.lease_id,
-            Outcome::Value(Bytes::from_static(b"1")),
-            &lifetimes,
-        )
+        .report_at_cost(key, &lease.lease_id, outcome, &lifetimes, Some(cost))
         .await?;
     anyhow::ensure!(
         told.accepted,
         "drover refused the value of `{key}`, which nobody has invalidated"
     );
-    let fresh = told
-        .expiry
-        .and_then(|expiry| expiry.fresh_for)
-        .context("drover's answer to a report has no lifetime")?;
-    Duration::try_from(fresh)
-        .ok()
-        .context("drover answered a lifetime that is negative")
+    let expiry = told.expiry.context("drover's answer to a report has no lifetime")?;
+    let left = expiry
+        .refresh_in
+        .or(expiry.fresh_for)
+        .and_then(|left| Duration::try_from(left).ok())
+        .context("drover answered no lifetime, or one that is negative")?;
+    // A version is the number of its grant, which is its time in µs.
+    let at = u64::try_from(told.version).unwrap_or_default();
+    let since = (granted.elapsed() + left).as_micros();
+    let due = at.saturating_add(u64::try_from(since).unwrap_or(u64::MAX));
+    Ok(Filled { at, due, cost })
 }
 
 /// What was seen.
 pub fn say(fills: &[Fill]) -> String {
     let mut said = Vec::new();
     for fill in fills {
-        said.push(match fill.kind {
-            Kind::Drover => format!(
-                "drover spreads {} keys over {}: {} in the busiest second, {:.2} × the mean.",
-                count(fill.keys as u64),
+        said.push(match (fill.kind, fill.variant) {
+            (Kind::Drover, variant) => format!(
+                "drover{}{variant}: {} over {}, {} in the busiest second, {:.2} × the mean.",
+                if variant.is_empty() { "" } else { ", " },
+                counted(fill.keys as u64, "key", "keys"),
                 time(fill.range()),
                 count(fill.busiest()),
                 fill.ratio()
@@ -173,6 +261,16 @@ pub fn say(fills: &[Fill]) -> String {
                 time(fill.first)
             ),
         });
+    }
+    let busiest = |variant: &str| {
+        let fill = fills.iter().find(|fill| fill.variant == variant)?;
+        Some(fill.busiest() as f64)
+    };
+    if let (Some(plain), Some(levelled)) = (busiest("plain, uneven costs"), busiest("levelled, uneven costs")) {
+        said.push(format!(
+            "Where costs are uneven, the busiest second has {:.2} of the work that plain jitter's has.",
+            levelled / plain.max(1.0)
+        ));
     }
     said.join(" ")
 }

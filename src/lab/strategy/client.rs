@@ -37,6 +37,7 @@ pub struct Client {
     reporter: Stub,
     namespace: String,
     holder: String,
+    wait: Duration,
     questions: AtomicU64,
 }
 
@@ -74,8 +75,28 @@ impl Client {
             reporter: Stub::new(reporter),
             namespace: namespace.to_owned(),
             holder: format!("lab-{:08x}", rand::random::<u32>()),
+            wait: WAIT,
             questions: AtomicU64::new(1),
         }
+    }
+
+    /// The same connections, for another namespace and with another patience.
+    pub fn beside(&self, namespace: &str, wait: Duration) -> Self {
+        Self {
+            askers: self.askers.clone(),
+            turn: AtomicUsize::new(0),
+            reporter: self.reporter.clone(),
+            namespace: namespace.to_owned(),
+            holder: self.holder.clone(),
+            wait,
+            // Apart from those of the client that this one comes from.
+            questions: AtomicU64::new(1 << 32),
+        }
+    }
+
+    /// In which its keys are.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Unique to this run; keys carry it, so that a run on a shared server meets nothing of an earlier one.
@@ -100,7 +121,7 @@ impl Client {
 
     /// `AcquireRebuild`: parks for as long as every strategy of the lab waits.
     pub async fn acquire(&self, key: &str) -> Result<AcquireRebuildResponse, Trouble> {
-        self.ask(key, Intent::Unspecified, WAIT).await
+        self.ask(key, Intent::Unspecified, self.wait).await
     }
 
     async fn ask(&self, key: &str, intent: Intent, wait: Duration) -> Result<AcquireRebuildResponse, Trouble> {
@@ -148,12 +169,25 @@ impl Client {
         outcome: Outcome,
         lives: &Lifetimes,
     ) -> Result<ReportValueResponse, Trouble> {
+        self.report_at_cost(key, lease_id, outcome, lives, None).await
+    }
+
+    /// The same, of a rebuild that cost so much.
+    pub async fn report_at_cost(
+        &self,
+        key: &str,
+        lease_id: &str,
+        outcome: Outcome,
+        lives: &Lifetimes,
+        cost: Option<Duration>,
+    ) -> Result<ReportValueResponse, Trouble> {
         let message = ReportValueRequest {
             namespace: self.namespace.clone(),
             key: key.to_owned(),
             lease_id: lease_id.to_owned(),
             ttl: Some(*lives),
             outcome: Some(outcome),
+            rebuild_cost: cost.and_then(proto_duration),
             ..Default::default()
         };
         repeating("ReportValue", || {
