@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use drover::coordinator::{Acquire, Acquired, Error, Invalidate, Invalidated, Renew, Renewed, ReportValue, Reported};
+use drover::coordinator::{
+    Acquire, Acquired, Error, Invalidate, Invalidated, RefreshTask, Renew, Renewed, ReportValue, Reported,
+};
 use drover::decision::{Answer, Key, Rebuild, ReportAnswer, Seq};
 use drover::fanout::What;
 use tokio::time::Instant;
@@ -32,6 +34,8 @@ pub enum Asked {
     Report(ReportValue),
     Renew(Renew),
     Invalidate(Invalidate),
+    /// A worker was there.
+    Pull(Key),
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +44,7 @@ pub enum Ended {
     Reported(Reported),
     Renewed(Renewed),
     Invalidated(Invalidated),
+    Pulled(RefreshTask),
     Failed(Error),
     /// The caller left.
     Aborted,
@@ -100,6 +105,20 @@ impl History {
             history: self.clone(),
             call: records.calls.len() - 1,
         }
+    }
+}
+
+impl History {
+    /// A worker was given a task.
+    pub fn pulled(&self, replica: usize, task: RefreshTask) {
+        let mut records = self.lock();
+        let moment = records.moment();
+        records.calls.push(Call {
+            replica,
+            asked: Asked::Pull(task.key.clone()),
+            invoked: moment,
+            ended: Some((moment, Ended::Pulled(task))),
+        });
     }
 }
 
@@ -192,6 +211,7 @@ impl Call {
             Asked::Acquire(asked) => Some(&asked.key),
             Asked::Report(asked) => Some(&asked.key),
             Asked::Renew(asked) => Some(&asked.key),
+            Asked::Pull(key) => Some(key),
             Asked::Invalidate(_) => None,
         }
     }

@@ -92,7 +92,7 @@ pub fn one_rebuild_a_replica(seen: &Seen<'_>) -> Checked {
         let ends = |other: &&Call| match &other.asked {
             Asked::Report(report) => report.report.lease == rebuild.lease,
             Asked::Renew(renew) => renew.lease == rebuild.lease,
-            Asked::Acquire(_) | Asked::Invalidate(_) => false,
+            Asked::Acquire(_) | Asked::Pull(_) | Asked::Invalidate(_) => false,
         };
         let touched = seen.calls.iter().find(ends).map_or(u64::MAX, |other| other.invoked.at);
         let late = call.invoked.at.max(from.at.saturating_sub(seen.slack()));
