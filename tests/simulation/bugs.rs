@@ -48,6 +48,8 @@ struct Buggy {
     cache: Option<Mutex<HashMap<Key, Loaded>>>,
     loads: AtomicU64,
     places: Places,
+    /// Who only looks at a circuit finds none.
+    circuit_reads_closed: bool,
 }
 
 /// How a budget is kept.
@@ -69,6 +71,7 @@ impl Buggy {
             cache: None,
             loads: AtomicU64::new(0),
             places: Places::AsTheyAre,
+            circuit_reads_closed: false,
         }
     }
 
@@ -156,6 +159,9 @@ impl Store for Buggy {
     }
 
     fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        if self.circuit_reads_closed && new.is_none() {
+            return Box::pin(std::future::ready(Ok(Arc::default())));
+        }
         self.inner.circuit(namespace, expected, new)
     }
 
@@ -388,4 +394,15 @@ fn the_checker_catches_places_that_are_not_given_back() {
         })
     });
     catches(&[Promise::NoMissedWake, Promise::NoStuckKey], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_a_circuit_that_nobody_heeds() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            circuit_reads_closed: true,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Circuit], &sabotage);
 }

@@ -3,6 +3,7 @@
 
 mod alone;
 mod budget;
+mod circuit;
 mod waiting;
 
 use drover::decision::Key;
@@ -33,6 +34,7 @@ pub fn check(run: &Run) -> Checked {
         return Err(first.clone());
     }
     budget::never_more_leases_than_places(&seen, &run.account)?;
+    circuit::only_probes_are_granted_while_it_is_open(&seen, &run.account)?;
     waiting::waits_end_by_their_time(&seen)?;
     waiting::nobody_waits_for_nothing(&seen, &run.account)?;
     waiting::values_reach_those_who_wait(&seen, &run.account)

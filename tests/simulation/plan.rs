@@ -32,6 +32,8 @@ pub struct Plan {
     pub jumps: bool,
     /// A replica leaves early.
     pub drain: bool,
+    /// The origin fails for so long, and most rebuilds with it.
+    pub outage: Duration,
 }
 
 pub fn ms(length: u64) -> Duration {
@@ -65,11 +67,18 @@ impl Plan {
             downs: 0.0,
             jumps: rng.random_bool(0.2),
             drain: rng.random_bool(0.2),
+            outage: Duration::ZERO,
         };
         let mut budget = stream(seed, 2);
         if budget.random_bool(0.35) {
             plan.policy.max_concurrent_rebuilds = budget.random_range(1..=2);
             plan.keys += budget.random_range(0..=3);
+        }
+        let mut outage = stream(seed, 3);
+        if outage.random_bool(0.15) {
+            plan.outage = ms(outage.random_range(1_500..6_000));
+            (plan.keys, plan.clients, plan.steps) = (8, 6, 40);
+            plan.policy.backoff.base = ms(50);
         }
         let kind = seed % 5;
         plan.policy.store_down = one_of(&mut rng, &[StoreDown::Local, StoreDown::Local, StoreDown::Refuse]);
