@@ -17,6 +17,7 @@ mod table;
 
 pub(super) use self::admit::{End, HeldBack, Pass};
 use self::circuits::Circuits;
+pub(super) use self::circuits::Says;
 pub(super) use self::hot::HotKeys;
 pub(super) use self::level::Levels;
 use self::lines::Lines;

@@ -86,8 +86,8 @@ impl Budget {
         self.change(key, now, |claims| put(claims, instead_of, lease, until));
     }
 
-    /// A lease has ended, or a grant has not come about. `left_until`: those who wait for the key may take the place over until then; else
-    /// it is free, unless another claim keeps it up.
+    /// A lease has ended, or a grant has not come about. `left_until`: those who wait for the key may take the place over until then, unless one
+    /// of them has a claim already; else it is free, unless another claim keeps it up.
     pub fn give_back(&mut self, key: &Key, lease: u64, left_until: Option<StoreTime>, now: StoreTime) {
         self.expire(now);
         let has = |claims: &Vec<(u64, StoreTime)>| claims.iter().any(|claim| claim.0 == lease && claim.1 > now);
@@ -95,8 +95,10 @@ impl Budget {
             return;
         }
         self.change(key, now, |claims| match left_until {
-            Some(until) => put(claims, lease, NEXT, until),
-            None => claims.retain(|claim| claim.0 != lease),
+            Some(until) if claims.iter().all(|claim| claim.0 == lease || claim.0 == NEXT) => {
+                put(claims, lease, NEXT, until)
+            }
+            _ => claims.retain(|claim| claim.0 != lease),
         });
     }
 

@@ -46,6 +46,8 @@ pub enum Promise {
     Degraded,
     /// How many rebuilds of a namespace run at once.
     Budget,
+    /// When its origin is left alone.
+    Circuit,
 }
 
 /// A promise that was not kept.

@@ -53,6 +53,8 @@ struct Buggy {
     loses_tasks: bool,
     /// Who looks at a claimed task is told of no invalidation: of these keys.
     blind: Option<Mutex<HashSet<Key>>>,
+    /// Who only looks at a circuit finds none.
+    circuit_reads_closed: bool,
 }
 
 /// How a budget is kept.
@@ -76,6 +78,7 @@ impl Buggy {
             places: Places::AsTheyAre,
             loses_tasks: false,
             blind: None,
+            circuit_reads_closed: false,
         }
     }
 
@@ -205,6 +208,9 @@ impl Store for Buggy {
     }
 
     fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
+        if self.circuit_reads_closed && new.is_none() {
+            return Box::pin(std::future::ready(Ok(Arc::default())));
+        }
         self.inner.circuit(namespace, expected, new)
     }
 
@@ -296,7 +302,11 @@ fn the_checker_catches_a_release_by_name() {
         release_by_name: true,
         ..Sabotage::none()
     };
-    catches(&[Promise::NoLateReport, Promise::OwnerOnly], &sabotage);
+    // Whose lease was released in another's name believes to hold it still.
+    catches(
+        &[Promise::NoLateReport, Promise::OwnerOnly, Promise::Exclusive],
+        &sabotage,
+    );
 }
 
 #[test]
@@ -466,4 +476,15 @@ fn the_checker_catches_refreshes_of_what_was_invalidated() {
         })
     });
     catches(&[Promise::Schedule], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_a_circuit_that_nobody_heeds() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            circuit_reads_closed: true,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Circuit], &sabotage);
 }

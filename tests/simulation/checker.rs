@@ -3,6 +3,7 @@
 
 mod alone;
 mod budget;
+mod circuit;
 mod schedule;
 mod waiting;
 
@@ -36,6 +37,7 @@ pub fn check(run: &Run) -> Checked {
     budget::never_more_leases_than_places(&seen, &run.account)?;
     schedule::nothing_invalidated_is_refreshed(&seen, &run.account)?;
     schedule::refreshes_are_offered_in_time(&seen, &run.account)?;
+    circuit::only_probes_are_granted_while_it_is_open(&seen, &run.account)?;
     waiting::waits_end_by_their_time(&seen)?;
     waiting::nobody_waits_for_nothing(&seen, &run.account)?;
     waiting::values_reach_those_who_wait(&seen, &run.account)

@@ -213,7 +213,17 @@ impl Client {
 
     /// Changes a plain value into one of the ways that a rebuild may end.
     fn outcome(&mut self, mut report: ReportValue) -> ReportValue {
+        let began = self.world.history.lock().moment().at;
+        let fails = began < self.world.plan.outage.as_micros() as u64 && self.chance(0.9);
         let details = &mut report.report;
+        if fails {
+            report.bytes = None;
+            details.outcome = Outcome::Failed {
+                message: "the origin is down".into(),
+                retry_after: None,
+            };
+            return report;
+        }
         match self.rng.random_range(0..100) {
             0..55 => {}
             55..60 => details.outcome = Outcome::Built(Content::External("there".into())),

@@ -34,6 +34,8 @@ pub struct Plan {
     pub drain: bool,
     /// Workers: the first does what it is told at once, the others are as they are. 0: callers refresh.
     pub workers: usize,
+    /// The origin fails for so long, and most rebuilds with it.
+    pub outage: Duration,
 }
 
 pub fn ms(length: u64) -> Duration {
@@ -68,6 +70,7 @@ impl Plan {
             jumps: rng.random_bool(0.2),
             drain: rng.random_bool(0.2),
             workers: 0,
+            outage: Duration::ZERO,
         };
         let mut staff = stream(seed, 3);
         if staff.random_bool(0.5) {
@@ -78,6 +81,12 @@ impl Plan {
         if budget.random_bool(0.35) {
             plan.policy.max_concurrent_rebuilds = budget.random_range(1..=2);
             plan.keys += budget.random_range(0..=3);
+        }
+        let mut outage = stream(seed, 3);
+        if outage.random_bool(0.15) {
+            plan.outage = ms(outage.random_range(1_500..6_000));
+            (plan.keys, plan.clients, plan.steps) = (8, 6, 40);
+            plan.policy.backoff.base = ms(50);
         }
         let kind = seed % 5;
         plan.policy.store_down = one_of(&mut rng, &[StoreDown::Local, StoreDown::Local, StoreDown::Refuse]);

@@ -115,7 +115,7 @@ fn granted_at(run: &Run, task: &RefreshTask, moments: &[Moment]) -> Option<model
             .as_ref()
             .filter(|lease| lease.id() == task.lease && lease.granted_at == *at)
             .map(|_| at.0 - START.0),
-        Done::Covered { .. } => None,
+        Done::Covered { .. } | Done::Circuit { .. } => None,
     })?;
     let before = moments.partition_point(|moment| moment.at < at);
     let place = before.checked_sub(1).map_or(0, |last| moments[last].place);

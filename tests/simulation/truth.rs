@@ -20,6 +20,8 @@ pub enum Done {
         number: Seq,
         at: StoreTime,
     },
+    /// The circuit of the namespace is this now.
+    Circuit { text: Arc<str>, at: StoreTime },
 }
 
 /// A store that keeps account.
@@ -123,7 +125,14 @@ impl Store for Tap {
     }
 
     fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
-        self.inner.circuit(namespace, expected, new)
+        Box::pin(async move {
+            let is = self.inner.circuit(namespace, expected, new).await?;
+            if new.is_some_and(|new| *new == *is && *new != *expected) {
+                let (text, at) = (is.clone(), self.inner.ping().await?);
+                self.note(Done::Circuit { text, at });
+            }
+            Ok(is)
+        })
     }
 
     fn feed(&self) -> &Arc<Feed> {
@@ -140,7 +149,7 @@ pub fn unheld(account: &[Done], key: &Key, start: StoreTime) -> Vec<(u64, u64)> 
     let mut held: Option<(Seq, Vec<Tag>, StoreTime)> = None;
     for done in account {
         let at = match done {
-            Done::Written { at, .. } | Done::Covered { at, .. } => *at,
+            Done::Written { at, .. } | Done::Covered { at, .. } | Done::Circuit { at, .. } => *at,
         };
         if let Some((_, _, deadline)) = &held
             && *deadline <= at
@@ -167,7 +176,7 @@ pub fn unheld(account: &[Done], key: &Key, start: StoreTime) -> Vec<(u64, u64)> 
                 }
                 held = lease;
             }
-            Done::Written { .. } => {}
+            Done::Written { .. } | Done::Circuit { .. } => {}
             Done::Covered { tag, number, .. } => {
                 let covered = |(token, tags, _): &(Seq, Vec<Tag>, StoreTime)| {
                     *number > *token && tag.as_ref().is_none_or(|tag| tags.contains(tag))

@@ -293,6 +293,10 @@ impl World {
         let policy = &self.plan.policy;
         let lease = policy.lease_ttl.max(client::LONGEST_LEASE);
         let mut bound = lease + policy.backoff.max * 2 + self.plan.notice() * 2 + REENTRY;
+        if !self.plan.outage.is_zero() {
+            // The circuit may be open, or wait for a probe that never comes back.
+            bound += lease + policy.backoff.max * 2;
+        }
         if policy.max_concurrent_rebuilds > 0 {
             // Of the last leases, and what could not be given back.
             bound += lease * 2 + TAKE_UP;

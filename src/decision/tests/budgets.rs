@@ -110,7 +110,12 @@ fn a_place_that_is_left_to_those_who_wait_is_theirs_until_its_time_or_until_they
     assert!(!budget.take(&key(2), 8, 1, at(10), at(3)));
     budget.give_back(&key(1), 9, Some(at(5)), START);
     assert!(budget.take(&key(2), 8, 1, at(10), at(5)), "nobody has come");
-    budget.give_back(&key(2), 8, Some(at(9)), START);
+    // Who has come already needs nothing to be left.
+    assert!(budget.take(&key(2), 10, 1, at(10), at(5)));
+    budget.give_back(&key(2), 8, Some(at(9)), at(5));
+    budget.give_back(&key(2), 10, None, at(5));
+    assert!(budget.take(&key(2), 8, 1, at(10), at(5)));
+    budget.give_back(&key(2), 8, Some(at(9)), at(5));
     budget.leave(&key(2), at(5));
     assert_eq!(budget.taken(), 0);
 }
@@ -196,7 +201,8 @@ proptest! {
                     let left = left.map(|length| now.after(secs(length)));
                     budget.give_back(&key(number), lease, left, now);
                     if model.0.iter().any(|claim| (claim.0, claim.1) == (number, lease)) {
-                        match left {
+                        let others = model.0.iter().any(|claim| claim.0 == number && claim.1 != lease && claim.1 != 0);
+                        match left.filter(|_| !others) {
                             Some(until) => model.put(number, lease, 0, until),
                             None => model.0.retain(|claim| (claim.0, claim.1) != (number, lease)),
                         }

@@ -117,6 +117,10 @@ pub async fn a_place_may_be_left_to_those_who_wait_for_its_key(harness: &impl Ha
     assert!(take(store, "b", 2, 1, LONG).await);
     budget(store, &key("b"), 2, leave_for(LONG)).await;
     assert_eq!(budget(store, &key("b"), 9, Budgeting::Leave).await.taken, 0);
+    // To who has come already nothing is left.
+    assert!(take(store, "c", 5, 1, LONG).await && take(store, "c", 6, 1, LONG).await);
+    budget(store, &key("c"), 5, leave_for(LONG)).await;
+    assert_eq!(give_back(store, "c", 6).await.taken, 0);
 }
 
 /// Once, for whoever was refused or said that others wait.

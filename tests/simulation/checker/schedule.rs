@@ -20,7 +20,7 @@ fn covers(done: &Done, value: &Value) -> bool {
         Done::Covered { tag, number, .. } => {
             *number > value.version && tag.as_ref().is_none_or(|tag| value.tags().contains(tag))
         }
-        Done::Written { .. } => false,
+        Done::Written { .. } | Done::Circuit { .. } => false,
     }
 }
 
@@ -76,7 +76,7 @@ pub fn refreshes_are_offered_in_time(seen: &Seen<'_>, account: &[Done]) -> Check
     // A circuit holds back everything, and needs as many failures.
     let failures = account.iter().filter(|done| match done {
         Done::Written { entry, .. } => entry.trouble.is_some(),
-        Done::Covered { .. } => false,
+        Done::Covered { .. } | Done::Circuit { .. } => false,
     });
     if !calm || failures.count() >= 10 {
         return Ok(());
@@ -93,7 +93,7 @@ fn check_key(seen: &Seen<'_>, account: &[Done], key: &Key, bound: u64) -> Checke
     let mut due: Option<(StoreTime, &Done, &Value)> = None;
     for (place, done) in account.iter().enumerate() {
         let at = match done {
-            Done::Written { at, .. } | Done::Covered { at, .. } => *at,
+            Done::Written { at, .. } | Done::Covered { at, .. } | Done::Circuit { at, .. } => *at,
         };
         if let Some((since, from, _)) = due {
             let late = at.0.saturating_sub(since.0);
@@ -113,7 +113,7 @@ fn check_key(seen: &Seen<'_>, account: &[Done], key: &Key, bound: u64) -> Checke
                     .and_then(|since| Some((since, done, entry.value.as_ref()?)))
                     .filter(|(_, _, value)| !made_old(&account[..place], entry, value));
             }
-            Done::Written { .. } => {}
+            Done::Written { .. } | Done::Circuit { .. } => {}
             Done::Covered { .. } => due = due.filter(|(_, _, value)| !covers(done, value)),
         }
     }

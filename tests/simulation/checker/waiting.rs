@@ -107,6 +107,7 @@ pub fn values_reach_those_who_wait(seen: &Seen<'_>, account: &[Done]) -> Checked
         let undone = account[index + 1..].iter().any(|later| match later {
             Done::Written { key: other, at, .. } => other == key && since(*at) <= by + notice,
             Done::Covered { at, .. } => since(*at) <= by + notice,
+            Done::Circuit { .. } => false,
         });
         if undone || seen.plan.notice() >= HAND_OVER {
             continue;

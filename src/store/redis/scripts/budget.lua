@@ -59,7 +59,11 @@ elseif score then
   if ARGV[2] == 'l' then lease = '0' end
   local known = ' ' .. (redis.call('HGET', claims, name) or '')
   if string.find(known, ' ' .. lease .. ' ', 1, true) then
-    if ARGV[2] == 'g' and length > 0 then
+    local others = false
+    for secret, at in string.gmatch(known, '(%d+) (%d+)') do
+      others = others or (secret ~= lease and secret ~= '0' and tonumber(at) > now)
+    end
+    if ARGV[2] == 'g' and length > 0 and not others then
       change(lease, '0', '0', now + length)
     else
       change(lease, lease)
