@@ -136,9 +136,9 @@ impl Pending {
     fn note(&self, ended: Ended) {
         let mut records = self.history.lock();
         let moment = records.moment();
-        let ending = &mut records.calls[self.call].ended;
-        if ending.is_none() {
-            *ending = Some((moment, ended));
+        // Once the run is over and its records are taken, what is dropped says nothing any more.
+        if let Some(call) = records.calls.get_mut(self.call) {
+            call.ended.get_or_insert((moment, ended));
         }
     }
 }
