@@ -6,21 +6,23 @@
 //! |---|---|
 //! | which keys are asked for most | `hot` |
 //! | when the next rebuild of a value is due | `level` |
-//! | what a grant needs before it is committed | `admit`; then `lines` for those who wait for a place, and `circuits` |
+//! | what a grant needs before it is committed | `admit`; then `lines` for those who wait for a place, `places` for how one comes back, and `circuits` |
 
 mod admit;
 mod circuits;
 mod hot;
 mod level;
 mod lines;
+mod places;
 mod table;
 
-pub(super) use self::admit::{End, HeldBack, Pass};
+pub(super) use self::admit::{HeldBack, Pass};
 use self::circuits::Circuits;
 pub(super) use self::circuits::Says;
 pub(super) use self::hot::HotKeys;
 pub(super) use self::level::Levels;
 use self::lines::Lines;
+pub(super) use self::places::End;
 use super::{Coordinator, Dice, Error};
 use crate::decision::{COUNTERS, Hot, Key};
 

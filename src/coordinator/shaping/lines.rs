@@ -111,7 +111,8 @@ impl Lines {
         state.next(is_waited)
     }
 
-    /// A key has a place, or nobody wants one for it any more. Who is to ask next, if it is worth it.
+    /// A key has a place, or nobody wants one for it any more. Who is to ask next. Even while it is not worth asking: whoever is first now must
+    /// learn until when.
     pub fn leave(&self, key: &Key, is_waited: impl Fn(&Key) -> bool) -> Option<Next> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -120,12 +121,7 @@ impl Lines {
         let state = namespaces.get_mut(key.namespace())?;
         let was_first = state.line.first().is_some_and(|(first, _)| first == key);
         state.line.leave(key);
-        let refused = state.refused_until.is_some_and(|until| until > Instant::now());
-        if was_first && !refused {
-            state.next(is_waited)
-        } else {
-            None
-        }
+        if was_first { state.next(is_waited) } else { None }
     }
 
     /// The store has said how many places are taken.
