@@ -150,7 +150,7 @@ impl From<Error> for Status {
             .retry(UNKNOWN_RETRY)
             .into(),
             Error::Store(StoreError::Full(_)) => Failure::new(
-                Reason::Overloaded,
+                Reason::StoreUnavailable,
                 "the store behind drover is full; try again after the delay given, and have its memory bound looked at",
             )
             .retry(FULL_RETRY)
