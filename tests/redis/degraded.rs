@@ -14,6 +14,7 @@ use crate::support::Server;
 async fn until_degraded(calls: &Calls, degraded: bool) -> Duration {
     let started = Instant::now();
     for number in 0.. {
+        assert!(started.elapsed() < Duration::from_secs(20), "still not {degraded}");
         let question = AcquireRebuildRequest {
             namespace: "shop".to_owned(),
             key: format!("probe {degraded} {number}"),
@@ -29,7 +30,6 @@ async fn until_degraded(calls: &Calls, degraded: bool) -> Duration {
         if answer.degraded == degraded && matches!(answer.decision, Some(Decision::Rebuild(_))) {
             break;
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "still {answer:?}");
         sleep(Duration::from_millis(5)).await;
     }
     started.elapsed()

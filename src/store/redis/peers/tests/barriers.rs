@@ -149,9 +149,20 @@ async fn a_replica_whose_log_does_not_come_up_has_acknowledged_nothing() {
     let wall = Arc::default();
     let (one, lags) = (Replica::new(&wall).await, Replica::new(&wall).await);
     one.arrives(1);
-    assert_eq!(counts(&one.ask(1, WAIT).await), (false, 1, 0));
+    assert_eq!(counts(&one.ask(1, Duration::from_millis(100)).await), (false, 1, 0));
     let _watching = (lags.watch("a"), lags.watch("b"));
     assert_eq!(counts(&one.ask(1, WAIT).await), (false, 2, 0));
+}
+
+/// It is by the end of the time that a client that hears nothing has stopped trusting its copies.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_confirmed_is_answered_when_the_time_is_over_and_not_before() {
+    let wall = Arc::default();
+    let (one, _lags) = (Replica::new(&wall).await, Replica::new(&wall).await);
+    one.arrives(1);
+    let begun = Instant::now();
+    assert!(!one.ask(1, WAIT).await.confirmed);
+    assert_eq!(begun.elapsed(), WAIT);
 }
 
 #[tokio::test(start_paused = true)]

@@ -129,7 +129,7 @@ async fn a_hub_that_is_gone_answers_that_nobody_was_heard() {
     let (one, other) = (Replica::new(&wall).await, Replica::new(&wall).await);
     one.arrives(1);
     drop(other.hub);
-    assert_eq!(counts(&one.ask(1, LONG).await), (false, 1, 0));
+    assert_eq!(counts(&one.ask(1, WAIT).await), (false, 1, 0));
     other.fleet.leave().await;
     assert_eq!(
         counts(&one.ask(1, WAIT).await),
