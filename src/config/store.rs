@@ -96,8 +96,8 @@ pub struct StoreUrl {
 }
 
 /// What `--store` takes, in short.
-pub(super) const ALLOWED: &str = "memory, redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT,…/MASTER or \
-     redis+cluster://HOST:PORT,… (see drover serve --help)";
+pub(super) const ALLOWED: &str = "memory, redis://HOST:PORT, redis+unix:///PATH, redis+sentinel://HOST:PORT,…/MASTER or \
+     redis+cluster://HOST:PORT,…; with TLS, rediss instead of redis (see drover serve --help)";
 
 impl StoreUrl {
     /// Reads one. A refusal repeats nothing of it: it may hold a secret.

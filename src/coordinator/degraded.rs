@@ -66,13 +66,19 @@ impl Coordinator {
                 Ended::With(result) => return result,
                 Ended::Back => self.acquire_from_store(request, policy, &mut patience).await,
                 Ended::Lost(error) if policy.store_down == StoreDown::Refuse => return Err(error.into()),
-                Ended::Lost(_) => self.acquire_alone(request, policy, &mut patience).await,
+                Ended::Lost(error) => self.acquire_alone(request, policy, &mut patience, &error).await,
             };
         }
     }
 
-    async fn acquire_alone(self: &Arc<Self>, request: &Acquire, policy: &Policy, patience: &mut Patience) -> Ended {
-        let alone = self.alone(&request.key);
+    async fn acquire_alone(
+        self: &Arc<Self>,
+        request: &Acquire,
+        policy: &Policy,
+        patience: &mut Patience,
+        why: &StoreError,
+    ) -> Ended {
+        let alone = self.alone(&request.key, why);
         let request = Acquire {
             ask: request.ask.degraded(),
             ..request.clone()
@@ -89,14 +95,11 @@ impl Coordinator {
     }
 
     /// Who decides alone about a key, from now on if nobody did.
-    fn alone(self: &Arc<Self>, key: &Key) -> Arc<Coordinator> {
+    fn alone(self: &Arc<Self>, key: &Key, why: &StoreError) -> Arc<Coordinator> {
         let partition = self.store.partition(key);
         let (alone, is_new) = self.losses.failed(partition, || self.alone_beside());
         if is_new {
-            tracing::warn!(
-                partition,
-                "the store does not answer: this replica decides alone, where policies allow it"
-            );
+            tracing::warn!(partition, %why, "this replica decides alone, where policies allow it");
             self.tasks.spawn(self.clone().look_out(key.clone()));
         }
         alone
@@ -173,7 +176,7 @@ impl Coordinator {
 
     fn regain(&self, partition: u16) {
         if let Some(alone) = self.losses.regain(partition, self.dice.draw()) {
-            tracing::info!(partition, "the store answers again: what was decided alone is dropped");
+            tracing::info!(partition, "the store answers: what was decided alone is dropped");
             alone.close();
         }
     }

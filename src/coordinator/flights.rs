@@ -321,12 +321,20 @@ impl Flight {
     }
 
     /// Ends it: takes note of the lease that a load has shown. `true`: somebody has parked since `cohort` who waits for something
-    /// else, so that this load says nothing about it.
+    /// else, so that this load says nothing about it. Whoever has parked since for this very lease waits for it for certain, as if it had come
+    /// after the load: how the lease ends, this replica has not heard before.
     pub fn saw(&self, current: Seq, cohort: u64) -> bool {
         let mut queue = self.queue.lock();
         (queue.current, queue.quiet) = (current, false);
-        let mut later = queue.waiters.range(cohort..);
-        later.any(|(_, waiter)| is_unseen(waiter.on, current))
+        let mut says_nothing = false;
+        for (_, waiter) in queue.waiters.range_mut(cohort..) {
+            if is_unseen(waiter.on, current) {
+                says_nothing = true;
+            } else {
+                waiter.waits_on(current);
+            }
+        }
+        says_nothing
     }
 
     /// Ends it without having seen anything: what an earlier one saw may be over.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::shaping::Says;
 use super::{Coordinator, Description, Error, LeaseInfo, NamespaceInfo};
-use crate::decision::{self, Key, Lease, StoreTime};
-use crate::store::Want;
+use crate::decision::{self, KeepOff, Key, Lease, Policy, StoreTime};
+use crate::store::{Loaded, Want};
 
 impl Coordinator {
     /// Everything known about a key.
@@ -18,7 +19,26 @@ impl Coordinator {
             current: decision::facts(&view, &policy),
             lease: view.lease().map(|lease| info(key, lease, loaded.now, waiters)),
             waiters,
-            backoff: decision::trouble(&view, self.dice.draw()),
+            backoff: self.kept_off(key, &loaded, &policy),
+        })
+    }
+
+    /// What keeps callers off a key: its own failures, or its namespace's circuit.
+    fn kept_off(self: &Arc<Self>, key: &Key, loaded: &Loaded, policy: &Policy) -> Option<KeepOff> {
+        let own = decision::trouble(&loaded.view(), self.dice.draw());
+        let Says::KeepOff(pause) = self.circuit_says(key, loaded.now, &policy.backoff) else {
+            return own;
+        };
+        let own = own.unwrap_or(KeepOff {
+            retry_after: pause,
+            failures: 0,
+            message: "".into(),
+            circuit_open: true,
+        });
+        Some(KeepOff {
+            retry_after: own.retry_after.max(pause),
+            circuit_open: true,
+            ..own
         })
     }
 

@@ -35,7 +35,8 @@ const EXAMPLES: &str = concat!(
     "  drover ctl watch orders prices\n",
     "  drover ctl watch orders --prefix user: --refreshed\n",
     "  drover ctl watch orders --json | jq -c 'select(.invalidated).invalidated'\n",
-    "\nIt goes on until ctrl-c. When the connection is lost it resumes where it was; only the first one must succeed.",
+    "\nIt goes on until ctrl-c. When the connection is lost, or the store behind drover is, it tries again and\n",
+    "resumes where it was. Only a server that is not there at first, or a request that is refused, ends it.",
 );
 
 #[derive(Clone, Debug, clap::Args)]

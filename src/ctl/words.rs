@@ -56,7 +56,7 @@ pub fn rejection(number: i32) -> &'static str {
         Ok(Rejection::Superseded) => "superseded: a newer grant exists",
         Ok(Rejection::Invalidated) => "invalidated: what you built is old",
         Ok(Rejection::UnknownLease) => {
-            "unknown lease: mistyped, forgotten, or granted by another replica in degraded mode"
+            "unknown lease: mistyped, forgotten, reported before with another outcome, or granted by another replica in degraded mode"
         }
         Ok(Rejection::NoValue) => "no value: there is none left to confirm",
         Ok(Rejection::Unspecified) | Err(_) => "for a reason this client does not know",

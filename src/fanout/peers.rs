@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::barrier::Barrier;
 use super::hub::Hub;
@@ -72,14 +72,20 @@ pub async fn ask_everywhere(hub: &Hub, peers: Option<&dyn Peers>, question: Ques
             ..all
         };
     }
+    let over = Instant::now() + question.wait;
     let (own, others) = tokio::join!(hub.barrier(&question), peers.ask(question.clone()));
-    match others {
+    let all = match others {
         Ok(others) => others.into_iter().fold(own, Barrier::and),
         Err(error) => {
             tracing::warn!(namespace = &*question.namespace, %error, "the watchers of other replicas could not be asked; they count as one that lags");
             own.and(Barrier::unheard(1))
         }
+    };
+    if !all.confirmed {
+        // The others were given less time, for the way. But it is by this time that a client has stopped trusting its copies.
+        sleep_until(over).await;
     }
+    all
 }
 
 /// A hub that answers for its watchers. It does not keep the hub alive.

@@ -150,7 +150,7 @@ impl From<Error> for Status {
             .retry(UNKNOWN_RETRY)
             .into(),
             Error::Store(StoreError::Full(_)) => Failure::new(
-                Reason::Overloaded,
+                Reason::StoreUnavailable,
                 "the store behind drover is full; try again after the delay given, and have its memory bound looked at",
             )
             .retry(FULL_RETRY)
@@ -240,7 +240,7 @@ pub fn overloaded(what: &str, retry_after: Duration) -> Status {
 pub fn store_down() -> Status {
     Failure::new(
         Reason::StoreUnavailable,
-        "the store behind drover does not answer, and nothing was changed; try again after the delay given",
+        "the store behind drover does not answer, so this call did nothing; try again after the delay given",
     )
     .retry(STORE_RETRY)
     .into()

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,6 +19,8 @@ use crate::store::redis::link::Link;
 
 /// A store that has not answered is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// It is in the log once, and again after this.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 /// The parts that serve requests.
 pub(super) struct Parts {
@@ -103,9 +105,16 @@ fn local_hits(coordinator: Arc<OnceLock<Weak<Coordinator>>>) -> LocalHits {
 
 /// Asks the store until it answers, and then says that this replica serves.
 pub(super) async fn serve_when_answered(store: Arc<dyn Store>, readiness: Readiness) {
+    let mut said: Option<Instant> = None;
     while let Err(error) = store.ping().await {
-        tracing::warn!(%error, "not serving yet");
+        if said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
+            tracing::warn!(%error, "not serving yet; asking the store until it answers");
+            said = Some(Instant::now());
+        }
         sleep(ASK_AGAIN).await;
+    }
+    if said.is_some() {
+        tracing::info!("the store answers: serving");
     }
     readiness.serving().await;
 }

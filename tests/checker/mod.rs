@@ -40,7 +40,6 @@ pub enum Promise {
     OwnerOnly,
     Watch,
     LocalCopies,
-    /// Nothing is scheduled yet.
     Schedule,
     Lifetimes,
     /// What a replica decides without its store.
@@ -111,6 +110,6 @@ pub fn check(history: &History) -> Found {
     waiting::values_reach_those_who_wait(&seen, &mut found);
     watching::watchers_are_told(&seen, &mut found);
     copies::local_copies_obey(&seen, &mut found);
-    schedule::refreshes_are_offered_in_time(&seen, &mut found);
+    schedule::refreshes_go_to_one_worker(&seen, &mut found);
     found
 }

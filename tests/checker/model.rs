@@ -49,12 +49,22 @@ pub enum Asked {
 pub struct Question {
     pub key: u32,
     pub intent: Intent,
-    /// The longest that it may be parked, in microseconds: with the policy's bound, and the call's.
+    /// The longest that it may be parked, in microseconds: with the policy's bound, and the call's. [`PULLS`]: it is a worker's, and waits for
+    /// whatever comes.
     pub wait: u64,
     pub newer_than: u64,
     /// The same in the tries at one question; 0: it is not repeated.
     pub request: u64,
     pub tags: Box<[u32]>,
+}
+
+/// A worker waits for no key, and for as long as it takes.
+pub const PULLS: u64 = u64::MAX;
+
+impl Question {
+    pub fn pulls(&self) -> bool {
+        self.wait == PULLS
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,8 +1,14 @@
-//! Promise 12, which begins with refreshes that are due: each is offered at most the bound late, to one worker at a time, never for
-//! an invalidated grant. There are none yet.
+//! Promise 12, where only calls are seen: each due refresh goes to one worker at a time. A worker's task is a grant like any other, so that is
+//! what `leases` looks at; that it comes in time, and not for what was invalidated, only the store's own account tells, which the simulation has.
 
 use super::Found;
 use super::index::Seen;
 
-/// Nothing is scheduled, so nothing is late.
-pub fn refreshes_are_offered_in_time(_seen: &Seen<'_>, _found: &mut Found) {}
+/// How many tasks of workers there were to look at.
+pub fn refreshes_go_to_one_worker(seen: &Seen<'_>, found: &mut Found) {
+    let pulls = seen
+        .ops
+        .iter()
+        .filter(|op| op.question().is_some_and(|question| question.pulls()));
+    found.looked("refreshes given to workers", pulls.count());
+}

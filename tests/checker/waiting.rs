@@ -13,7 +13,9 @@ const READERS_LATER: u64 = 250_000;
 /// Its own, or the policy's, or that of the call.
 pub fn waits_end_by_their_time(seen: &Seen<'_>, found: &mut Found) {
     for op in seen.ops {
-        let Some(question) = op.question() else { continue };
+        let Some(question) = op.question().filter(|question| !question.pulls()) else {
+            continue;
+        };
         // Who gave up did so by itself. A connection that was cut silently stays dead until somebody notices.
         let half_open = op.is_unknown() && seen.lapsed(0, op.ended.at, |kind| kind == Kind::CutOff(op.replica));
         if op.end_is("left") || half_open {
@@ -56,7 +58,8 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, found: &mut Found) {
     }
     for (key, of_key) in seen.keys.iter().enumerate() {
         let gaps = gaps(seen, key as u32);
-        for op in of_key.acquires.iter().map(|index| &seen.ops[*index]) {
+        let acquires = of_key.acquires.iter().map(|index| &seen.ops[*index]);
+        for op in acquires.filter(|op| op.question().is_some_and(|question| !question.pulls())) {
             // Who only reads is told a moment later that there is nothing: somebody at another replica may be the one who is promoted.
             let reads = op.question().is_some_and(|asked| asked.intent == Intent::Read);
             let notice = terms.notice + if reads { READERS_LATER } else { 0 };

@@ -271,13 +271,9 @@ fn broken(status: &Status) -> &'static str {
     // A call that came when the server had said goodbye was not sent, or not looked at. Other libraries send it again by themselves. A
     // connection that came when it closed its door is reset; others call that UNAVAILABLE, this one UNKNOWN.
     let source = format!("{:?}", status.source());
-    let goodbye = [
-        "GoAway(b\"\", NO_ERROR, Remote)",
-        "Canceled",
-        "hyper::Error(Io, Kind(ConnectionReset))",
-    ]
-    .iter()
-    .any(|word| source.contains(word));
+    let goodbye = ["GoAway(b\"\", NO_ERROR, Remote)", "Canceled", "ConnectionReset"]
+        .iter()
+        .any(|word| source.contains(word));
     if !goodbye {
         eprintln!("a connection broke: {status:?}");
     }

@@ -11,6 +11,7 @@ mod fleet;
 mod link;
 mod losses;
 mod process;
+mod schedule;
 #[path = "../support/redis.rs"]
 mod support;
 mod trips;

@@ -1,6 +1,6 @@
 //! The checker, checked: a service with a known bug must not pass.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use drover::decision::{Generations, Key, Number, Seq, StoreTime, Tag, When};
 use drover::fanout::{Feed, Listener, Record, ResetReason};
 use drover::store::{
-    Answer, Budgeted, Budgeting, Census, Commit, Covering, Invalidated, Loaded, Outcome, Snapshot, Store, Want,
+    Answer, Budgeted, Budgeting, Census, Claim, Claimed, Commit, Covering, Invalidated, Loaded, Outcome, Snapshot,
+    Store, Want,
 };
 
 use crate::checker::Promise;
@@ -48,6 +49,10 @@ struct Buggy {
     cache: Option<Mutex<HashMap<Key, Loaded>>>,
     loads: AtomicU64,
     places: Places,
+    /// Of those that are claimed, half.
+    loses_tasks: bool,
+    /// Who looks at a claimed task is told of no invalidation: of these keys.
+    blind: Option<Mutex<HashSet<Key>>>,
     /// Who only looks at a circuit finds none.
     circuit_reads_closed: bool,
 }
@@ -71,6 +76,8 @@ impl Buggy {
             cache: None,
             loads: AtomicU64::new(0),
             places: Places::AsTheyAre,
+            loses_tasks: false,
+            blind: None,
             circuit_reads_closed: false,
         }
     }
@@ -80,6 +87,11 @@ impl Buggy {
             loaded.generations = Generations::default();
         }
         loaded
+    }
+
+    fn looks_at_task(&self, key: &Key, want: Want) -> bool {
+        let Some(blind) = &self.blind else { return false };
+        want == Want::default() && blind.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
     fn cached(&self, key: &Key) -> Option<Loaded> {
@@ -97,7 +109,10 @@ impl Store for Buggy {
                 cached.now = self.inner.ping().await?;
                 return Ok(cached);
             }
-            let loaded = self.seen(self.inner.load(key, tags, want).await?);
+            let mut loaded = self.seen(self.inner.load(key, tags, want).await?);
+            if self.looks_at_task(key, want) {
+                loaded.generations = Generations::default();
+            }
             if let Some(cache) = &self.cache {
                 let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
                 cache.insert(key.clone(), loaded.clone());
@@ -156,6 +171,40 @@ impl Store for Buggy {
             what => what,
         };
         self.inner.budget(key, lease, what)
+    }
+
+    fn staff<'a>(&'a self, replica: u64, workers: &'a [(Arc<str>, u32)], lasts: Duration) -> Answer<'a, ()> {
+        self.inner.staff(replica, workers, lasts)
+    }
+
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.inner.workers()
+    }
+
+    fn schedule(&self, plan: drover::store::Plan) -> Answer<'_, drover::store::Planned> {
+        self.inner.schedule(plan)
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(async move {
+            let mut claimed = self.inner.claim(claim).await?;
+            if self.loses_tasks {
+                claimed.tasks.retain(|task| task.due.0 % 2 == 0);
+            }
+            if let Some(blind) = &self.blind {
+                let keys = claimed.tasks.iter().map(|task| task.key.clone());
+                blind.lock().unwrap_or_else(PoisonError::into_inner).extend(keys);
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn settle(&self, settled: Vec<drover::store::Settled>) -> Answer<'_, ()> {
+        self.inner.settle(settled)
+    }
+
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        self.inner.planned()
     }
 
     fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {
@@ -300,7 +349,8 @@ fn the_checker_catches_rings_that_are_swallowed() {
         faults: |faults| faults.ring_lost = 1.0,
         ..Sabotage::none()
     };
-    catches(&[Promise::NoMissedWake], &sabotage);
+    // That a circuit has opened is told by a ring, too.
+    catches(&[Promise::NoMissedWake, Promise::Circuit], &sabotage);
 }
 
 #[test]
@@ -398,6 +448,35 @@ fn the_checker_catches_places_that_are_not_given_back() {
         })
     });
     catches(&[Promise::NoMissedWake, Promise::NoStuckKey], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_refreshes_that_are_offered_late() {
+    let sabotage = in_the_store(|inner| {
+        Arc::new(Buggy {
+            loses_tasks: true,
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Schedule], &sabotage);
+}
+
+#[test]
+fn the_checker_catches_refreshes_of_what_was_invalidated() {
+    let sabotage = in_the_store(|inner| {
+        let twist = |commit: &mut Commit| {
+            let lease = commit.draft.as_ref().and_then(|draft| draft.lease.as_ref());
+            if lease.is_some_and(|lease| lease.holder.starts_with('w')) {
+                commit.guard = None;
+            }
+        };
+        Arc::new(Buggy {
+            twist: Box::new(twist),
+            blind: Some(Mutex::default()),
+            ..Buggy::over(inner)
+        })
+    });
+    catches(&[Promise::Schedule], &sabotage);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod alone;
 mod budget;
 mod circuit;
+mod schedule;
 mod waiting;
 
 use drover::decision::Key;
@@ -34,6 +35,8 @@ pub fn check(run: &Run) -> Checked {
         return Err(first.clone());
     }
     budget::never_more_leases_than_places(&seen, &run.account)?;
+    schedule::nothing_invalidated_is_refreshed(&seen, &run.account)?;
+    schedule::refreshes_are_offered_in_time(&seen, &run.account)?;
     circuit::only_probes_are_granted_while_it_is_open(&seen, &run.account)?;
     waiting::waits_end_by_their_time(&seen)?;
     waiting::nobody_waits_for_nothing(&seen, &run.account)?;

@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use drover::coordinator::{Acquire, Acquired, Error, Invalidate, Invalidated, Renew, Renewed, ReportValue, Reported};
+use drover::coordinator::{
+    Acquire, Acquired, Error, Invalidate, Invalidated, RefreshTask, Renew, Renewed, ReportValue, Reported,
+};
 use drover::decision::{Answer, Key, Rebuild, ReportAnswer, Seq};
 use drover::fanout::What;
 use tokio::time::Instant;
@@ -32,6 +34,8 @@ pub enum Asked {
     Report(ReportValue),
     Renew(Renew),
     Invalidate(Invalidate),
+    /// A worker was there.
+    Pull(Key),
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +44,7 @@ pub enum Ended {
     Reported(Reported),
     Renewed(Renewed),
     Invalidated(Invalidated),
+    Pulled(RefreshTask),
     Failed(Error),
     /// The caller left.
     Aborted,
@@ -103,6 +108,20 @@ impl History {
     }
 }
 
+impl History {
+    /// A worker was given a task.
+    pub fn pulled(&self, replica: usize, task: RefreshTask) {
+        let mut records = self.lock();
+        let moment = records.moment();
+        records.calls.push(Call {
+            replica,
+            asked: Asked::Pull(task.key.clone()),
+            invoked: moment,
+            ended: Some((moment, Ended::Pulled(task))),
+        });
+    }
+}
+
 /// A call under way. Dropped before its end, it was aborted.
 pub struct Pending {
     history: std::sync::Arc<History>,
@@ -117,9 +136,9 @@ impl Pending {
     fn note(&self, ended: Ended) {
         let mut records = self.history.lock();
         let moment = records.moment();
-        let ending = &mut records.calls[self.call].ended;
-        if ending.is_none() {
-            *ending = Some((moment, ended));
+        // Once the run is over and its records are taken, what is dropped says nothing any more.
+        if let Some(call) = records.calls.get_mut(self.call) {
+            call.ended.get_or_insert((moment, ended));
         }
     }
 }
@@ -192,6 +211,7 @@ impl Call {
             Asked::Acquire(asked) => Some(&asked.key),
             Asked::Report(asked) => Some(&asked.key),
             Asked::Renew(asked) => Some(&asked.key),
+            Asked::Pull(key) => Some(key),
             Asked::Invalidate(_) => None,
         }
     }

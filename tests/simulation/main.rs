@@ -24,6 +24,7 @@ mod plan;
 mod shared;
 mod told;
 mod truth;
+mod worker;
 mod world;
 
 use std::collections::BTreeSet;
@@ -31,7 +32,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use drover::coordinator::Error;
-use drover::decision::{Answer, ReportAnswer};
+use drover::decision::{Answer, Cause, ReportAnswer};
 use drover::store::StoreError;
 
 use crate::checker::{Violation, check};
@@ -153,6 +154,11 @@ fn the_seeds_bring_about_whatever_a_client_can_see() {
                 Some((_, Ended::Failed(Error::Store(_)))) => "store unavailable",
                 Some((_, Ended::Failed(Error::Draining))) => "draining",
                 Some((_, Ended::Failed(error))) => panic!("seed {seed}: {error}"),
+                Some((_, Ended::Pulled(task))) => match task.cause {
+                    Cause::Takeover => "given to a worker after another",
+                    Cause::Scheduled => "given to a worker as planned",
+                    _ => "given to a worker",
+                },
                 Some((_, Ended::Aborted)) => "aborted",
                 None => "without an end",
             };
@@ -185,6 +191,9 @@ fn the_seeds_bring_about_whatever_a_client_can_see() {
         "store unavailable",
         "draining",
         "aborted",
+        "given to a worker",
+        "given to a worker after another",
+        "given to a worker as planned",
         "rebuild alone",
         "hit alone",
         "nothing alone",

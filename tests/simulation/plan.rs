@@ -32,6 +32,8 @@ pub struct Plan {
     pub jumps: bool,
     /// A replica leaves early.
     pub drain: bool,
+    /// Workers: the first does what it is told at once, the others are as they are. 0: callers refresh.
+    pub workers: usize,
     /// The origin fails for so long, and most rebuilds with it.
     pub outage: Duration,
 }
@@ -67,8 +69,14 @@ impl Plan {
             downs: 0.0,
             jumps: rng.random_bool(0.2),
             drain: rng.random_bool(0.2),
+            workers: 0,
             outage: Duration::ZERO,
         };
+        let mut staff = stream(seed, 3);
+        if staff.random_bool(0.5) {
+            plan.workers = staff.random_range(1..=3);
+            plan.policy.idle_refreshes = one_of(&mut staff, &[0, 1, 3, 255]);
+        }
         let mut budget = stream(seed, 2);
         if budget.random_bool(0.35) {
             plan.policy.max_concurrent_rebuilds = budget.random_range(1..=2);

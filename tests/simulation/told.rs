@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use drover::coordinator::{Acquire, Acquired, Error, Invalidated, ReportValue, Reported};
-use drover::decision::{Answer, Hit, HitContent, Key, LeaseId, Outcome, ReportAnswer, SHORTEST_LEASE, Tag};
+use drover::coordinator::{Acquire, Acquired, Error, Invalidated, RefreshTask, ReportValue, Reported};
+use drover::decision::{Answer, Hit, HitContent, Intent, Key, LeaseId, Outcome, ReportAnswer, SHORTEST_LEASE, Tag};
 use drover::fanout::What;
 use drover::store::{StoreError, Target};
 
 use crate::client::{LONGEST_LEASE, LONGEST_LIFE};
 use crate::history::{Asked, Call, Ended, Moment, Records};
 use crate::shared::model;
-use crate::world::Run;
+use crate::truth::Done;
+use crate::world::{Run, START};
 
 /// In one namespace, of which the keys are `k0`, `k1`, … and the tags `t0`, `t1`, …
 pub fn history(run: &Run) -> model::History {
@@ -35,7 +36,7 @@ pub fn history(run: &Run) -> model::History {
     model::History {
         terms,
         keys: vec![0; plan.keys],
-        ops: run.records.calls.iter().map(|call| op(call, run)).collect(),
+        ops: ops(run),
         watchers: (0..plan.replicas).map(|replica| watcher(run, replica)).collect(),
         lapses: lapses(&run.records),
         stuck: run.records.stuck.clone(),
@@ -89,6 +90,38 @@ fn lapses(records: &Records) -> Vec<model::Lapse> {
     jumps.chain(downs).collect()
 }
 
+/// In the order in which they began.
+fn ops(run: &Run) -> Vec<model::Op> {
+    let mut moments: Vec<Moment> = run.records.calls.iter().map(|call| call.invoked).collect();
+    moments.extend(run.records.calls.iter().filter_map(Call::ended_at));
+    moments.sort_unstable_by_key(|moment| moment.place);
+    let mut ops: Vec<model::Op> = Vec::with_capacity(run.records.calls.len());
+    for call in &run.records.calls {
+        let mut op = op(call, run);
+        if let Some((_, Ended::Pulled(task))) = &call.ended {
+            op.invoked = granted_at(run, task, &moments).unwrap_or(op.invoked);
+        }
+        ops.push(op);
+    }
+    ops.sort_by_key(|op| op.invoked);
+    ops
+}
+
+/// When a worker's lease was granted, by the store's account: not before the last thing that was recorded until then.
+fn granted_at(run: &Run, task: &RefreshTask, moments: &[Moment]) -> Option<model::Moment> {
+    let at = run.account.iter().find_map(|done| match done {
+        Done::Written { at, entry, .. } => entry
+            .lease
+            .as_ref()
+            .filter(|lease| lease.id() == task.lease && lease.granted_at == *at)
+            .map(|_| at.0 - START.0),
+        Done::Covered { .. } | Done::Circuit { .. } => None,
+    })?;
+    let before = moments.partition_point(|moment| moment.at < at);
+    let place = before.checked_sub(1).map_or(0, |last| moments[last].place);
+    Some(model::Moment { place, at })
+}
+
 fn op(call: &Call, run: &Run) -> model::Op {
     let never = model::Moment {
         place: u64::MAX,
@@ -122,6 +155,14 @@ fn asked(call: &Call, run: &Run) -> model::Asked {
             lease: asked.report.lease,
             outcome: outcome(asked),
             tags: tags(&asked.report.tags),
+        }),
+        Asked::Pull(pulled) => model::Asked::Acquire(model::Question {
+            key: key(pulled),
+            intent: Intent::Early,
+            wait: model::PULLS,
+            newer_than: 0,
+            request: 0,
+            tags: Box::default(),
         }),
         Asked::Renew(asked) => model::Asked::Renew {
             key: key(&asked.key),
@@ -164,6 +205,7 @@ fn outcome(asked: &ReportValue) -> model::Outcome {
 fn end(call: &Call, run: &Run) -> (model::End, bool) {
     match &call.ended {
         Some((_, Ended::Acquired(acquired))) => (answered(call, acquired, run), acquired.degraded),
+        Some((ended, Ended::Pulled(task))) => (pulled(task, ended.at, run), false),
         Some((_, Ended::Reported(reported))) => (reported_as(reported), reported.degraded),
         Some((_, Ended::Renewed(renewed))) => match renewed.lost {
             Some(why) => (model::End::Lost(why.as_str()), false),
@@ -207,6 +249,17 @@ fn answered(call: &Call, acquired: &Acquired, run: &Run) -> model::End {
         Answer::KeepOff(_) => model::End::Backoff,
         Answer::Miss => model::End::Miss,
     }
+}
+
+/// What is left of its lease was counted when it was handed over.
+fn pulled(task: &RefreshTask, at: u64, run: &Run) -> model::End {
+    let ttl = micros(task.ttl);
+    model::End::Granted(model::Grant {
+        lease: task.lease,
+        sure_until: at.saturating_sub(micros(run.plan.slack())) + ttl,
+        over_by: at + ttl + micros(run.plan.slack()),
+        fallback: None,
+    })
 }
 
 fn hit(value: &Hit, bytes: Option<&[u8]>) -> model::Hit {

@@ -1,10 +1,13 @@
 //! The store's own account of what was committed, in its order.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use drover::decision::{Entry, Key, Seq, StoreTime, Tag};
 use drover::fanout::Feed;
-use drover::store::{Answer, Census, Commit, Covering, Invalidated, Loaded, Outcome, Snapshot, Store, Want};
+use drover::store::{
+    Answer, Census, Claim, Claimed, Commit, Covering, Invalidated, Loaded, Outcome, Snapshot, Store, Want,
+};
 
 /// One commit.
 #[derive(Clone, Debug)]
@@ -95,6 +98,30 @@ impl Store for Tap {
         what: drover::store::Budgeting,
     ) -> Answer<'a, drover::store::Budgeted> {
         self.inner.budget(key, lease, what)
+    }
+
+    fn staff<'a>(&'a self, replica: u64, workers: &'a [(Arc<str>, u32)], lasts: Duration) -> Answer<'a, ()> {
+        self.inner.staff(replica, workers, lasts)
+    }
+
+    fn workers(&self) -> Vec<(Arc<str>, u32)> {
+        self.inner.workers()
+    }
+
+    fn schedule(&self, plan: drover::store::Plan) -> Answer<'_, drover::store::Planned> {
+        self.inner.schedule(plan)
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        self.inner.claim(claim)
+    }
+
+    fn settle(&self, settled: Vec<drover::store::Settled>) -> Answer<'_, ()> {
+        self.inner.settle(settled)
+    }
+
+    fn planned(&self) -> Answer<'_, Vec<Arc<str>>> {
+        self.inner.planned()
     }
 
     fn circuit<'a>(&'a self, namespace: &'a str, expected: &'a str, new: Option<&'a str>) -> Answer<'a, Arc<str>> {

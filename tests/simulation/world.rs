@@ -18,6 +18,7 @@ use crate::client::{self, Client};
 use crate::history::{Asked, Ended, History, Records};
 use crate::plan::{Plan, ms, one_of, stream};
 use crate::truth::{Done, Tap};
+use crate::worker::Worker;
 
 /// When the store's time begins, in every run.
 pub const START: StoreTime = StoreTime(1_800_000_000_000_000);
@@ -160,6 +161,13 @@ impl World {
         for replica in 0..self.replicas.len() {
             tokio::spawn(self.clone().watch(replica));
         }
+        for replica in self.replicas.iter().filter(|_| self.plan.workers > 0) {
+            tokio::spawn(replica.coordinator.clone().refresh());
+        }
+        for number in 0..self.plan.workers {
+            let worker = Worker::start(self.clone(), number).await;
+            tokio::spawn(worker.live());
+        }
         let disruption = tokio::spawn(self.clone().disrupt());
         let clients: Vec<_> = (0..self.plan.clients)
             .map(|number| tokio::spawn(Client::new(self.clone(), number).live()))
@@ -173,6 +181,10 @@ impl World {
         let _ = disruption.await;
         self.heal();
         tokio::time::sleep(self.plan.call() * 4 + ms(5)).await;
+        if self.plan.workers > 0 {
+            // What is due is refreshed without anybody asking.
+            tokio::time::sleep(ms(3_000)).await;
+        }
         for number in 0..self.plan.keys {
             self.probe(&key(number)).await;
         }

@@ -239,8 +239,9 @@ fn the_server_table_keeps_the_rules_of_the_flags() {
         ),
         (
             "store = \"sqlite\"",
-            "store: what is given is not a store; allowed: memory, redis://HOST:PORT, rediss://HOST:PORT, \
-             redis+sentinel://HOST:PORT,…/MASTER or redis+cluster://HOST:PORT,… (see drover serve --help)",
+            "store: what is given is not a store; allowed: memory, redis://HOST:PORT, redis+unix:///PATH, \
+             redis+sentinel://HOST:PORT,…/MASTER or redis+cluster://HOST:PORT,…; with TLS, rediss instead of redis \
+             (see drover serve --help)",
         ),
         (
             "max_memory = \"lots\"",

@@ -473,3 +473,29 @@ async fn a_report_is_held_against_a_tag_that_it_is_the_first_to_name_whatever_el
         );
     }
 }
+
+/// They come while the first look is under way, and know from memory whom they wait for.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_to_be_stored_goes_to_all_who_were_parked_whenever_they_were_looked_at() {
+    let far = Far::new();
+    let lease = far.granted().await;
+    far.slow();
+    let mut parked = Vec::new();
+    for _ in 0..8 {
+        parked.push(far.replica.park(question()).await);
+        sleep(Duration::from_micros(300)).await;
+    }
+    sleep(ms(100)).await;
+    let reported = far
+        .replica
+        .report_with(lease, value(), |report| report.do_not_store = true);
+    assert!(accepted(&reported.await));
+    sleep(ms(20)).await;
+    for caller in parked {
+        let acquired = ended(caller).await;
+        assert!(
+            hit(&acquired).fresh && hit(&acquired).expiry.fresh_for.is_zero(),
+            "{acquired:?}"
+        );
+    }
+}

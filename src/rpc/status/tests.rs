@@ -72,7 +72,7 @@ fn each_error_has_its_row_of_the_table() {
             store(StoreError::Full(secret())),
             Expected {
                 retry: Some(FULL_RETRY),
-                ..expect(Code::ResourceExhausted, Reason::Overloaded)
+                ..expect(Code::Unavailable, Reason::StoreUnavailable)
             },
         ),
         (

@@ -41,6 +41,16 @@ impl Clock {
         clock
     }
 
+    /// So many seconds further than now; how far it is from what is right.
+    pub fn step(&self, seconds: i64) -> i64 {
+        let mut read = [0; 8];
+        let bytes = std::fs::read(&self.file).expect("a temporary directory");
+        read.copy_from_slice(&bytes[..8]);
+        let offset = i64::from_ne_bytes(read) + seconds;
+        self.set(offset);
+        offset
+    }
+
     /// So many seconds from what is right.
     pub fn set(&self, seconds: i64) {
         // In its place: a page of a file that is cut short for a moment is none to read from.
@@ -61,16 +71,28 @@ impl Clock {
     }
 }
 
-/// In steps of 10 s and 300 s, forwards and back.
+/// In steps of 10 s and 300 s, forwards and back. A clock that is set back is right again a moment later: for as long as it is behind what it was,
+/// whatever was given a time before lasts longer.
 pub async fn redis_clock(field: &mut Field, rhythm: &mut Rhythm) {
     let clock = field.redis_clock.clone().expect("of this layout");
-    for seconds in [10, 0, 300, 290, 0, -10, 0, -300].into_iter().cycle() {
+    let mut latest = 0;
+    let mut behind = None;
+    for step in [10, -10, 10, 300, -10, 10, -300, 300].into_iter().cycle() {
         if !rhythm.goes_on(0).await {
             break;
         }
-        let stepped = field.recorder.begin(Kind::Stepped);
-        clock.set(seconds);
-        pass(5).await;
+        let stepped = behind.take().unwrap_or_else(|| field.recorder.begin(Kind::Stepped));
+        let now = clock.step(step);
+        if now < latest {
+            behind = Some(stepped);
+        } else {
+            latest = now;
+            pass(5).await;
+            field.recorder.end(stepped);
+        }
+    }
+    if let Some(stepped) = behind {
+        clock.set(latest);
         field.recorder.end(stepped);
     }
 }

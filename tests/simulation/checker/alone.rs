@@ -1,6 +1,6 @@
 //! What a replica may decide without its store: it says so, it keeps it to itself, and it forgets it.
 
-use drover::decision::{Answer, DEGRADED_LIFE, LeaseId, Rebuild, ReportAnswer};
+use drover::decision::{Answer, DEGRADED_LIFE, LeaseId, Outcome, Rebuild, ReportAnswer};
 
 use super::{Checked, Promise, Seen, violation};
 use crate::history::{Asked, Call, Ended};
@@ -66,7 +66,18 @@ pub fn nothing_of_it_outlives_the_loss(seen: &Seen<'_>) -> Checked {
         };
         let Some(stored) = report.ended_at() else { continue };
         let life = DEGRADED_LIFE.as_micros() as u64;
-        if stored.place < call.invoked.place && call.invoked.at > stored.at + life {
+        // Somebody may have found since that it is still right.
+        let confirmed = seen.calls.iter().filter(|confirming| {
+            let confirms = confirming.report().is_some_and(|report| {
+                report.report.outcome == Outcome::NotModified
+                    && report.report.lease.is_degraded()
+                    && report.key == asked.key
+            });
+            confirms && confirming.replica == call.replica && confirming.invoked.place < answered.place
+        });
+        let last = confirmed.filter_map(Call::ended_at).map(|ended| ended.at).max();
+        let last = last.unwrap_or(stored.at).max(stored.at);
+        if stored.place < call.invoked.place && call.invoked.at > last + life {
             return broken(format!("older than five seconds:\n  {report:?}\n  {call:?}"));
         }
         if !seen.plan.calls_fail() && recovered_between(seen, call.replica, stored.at, call.invoked.at) {
@@ -92,7 +103,7 @@ pub fn one_rebuild_a_replica(seen: &Seen<'_>) -> Checked {
         let ends = |other: &&Call| match &other.asked {
             Asked::Report(report) => report.report.lease == rebuild.lease,
             Asked::Renew(renew) => renew.lease == rebuild.lease,
-            Asked::Acquire(_) | Asked::Invalidate(_) => false,
+            Asked::Acquire(_) | Asked::Pull(_) | Asked::Invalidate(_) => false,
         };
         let touched = seen.calls.iter().find(ends).map_or(u64::MAX, |other| other.invoked.at);
         let late = call.invoked.at.max(from.at.saturating_sub(seen.slack()));

@@ -51,7 +51,7 @@ impl fmt::Display for Trouble {
 /// The error without the library's own names.
 pub(super) fn plain(error: &RedisError) -> String {
     match (error.kind(), error.code(), error.detail()) {
-        (_, Some("NOAUTH"), _) => "NOAUTH: it wants a password".to_owned(),
+        (_, Some("NOAUTH"), _) => "NOAUTH: it wants a password (in the URL: redis://:PASSWORD@HOST)".to_owned(),
         (ErrorKind::Server(_) | ErrorKind::Extension, Some(code), Some(detail)) => {
             // "ERR unknown command 'X', with args beginning with: …": the arguments are ours.
             let detail = detail.split(", with args beginning").next().unwrap_or_default();
