@@ -61,7 +61,7 @@ impl Coordinator {
             ));
         };
         let instead_of = grant.supersedes.as_ref().map(|(lease, _)| lease);
-        pass.used(lease, after.loaded.now, instead_of);
+        pass.used(instead_of);
         tracing::debug!(?key, holder = %lease.holder, token = lease.token.0, cause = grant.cause.as_str(), "granted");
         let now = after.loaded.now.after(sent.elapsed());
         let answer = decision::granted(&grant, lease, now, entry.cost.length(), policy);

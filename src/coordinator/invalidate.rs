@@ -87,19 +87,21 @@ impl Coordinator {
         let mut seen = self.recall_or_see(&key, &[]).await?;
         for _ in 0..MOST_CONFLICTS {
             let view = seen.loaded.view();
-            let revoked = view.lease().map(Lease::id);
+            let revoked = view.lease().is_some();
+            // Also one that an invalidation of a tag has covered a moment ago, and nobody has removed yet: its end is told by whoever does.
+            let removed = seen.loaded.snapshot.entry.lease.as_deref().map(Lease::id);
             let sent = Instant::now();
             match self.store.commit(invalidation(&key, &seen, request, policy)).await? {
                 Outcome::Conflict(now) => seen = Seen::loaded(now, sent),
                 Outcome::Committed(committed) => {
-                    if let Some(lease) = revoked {
+                    if let Some(lease) = removed {
                         self.lease_ended(&key, lease, End::Vacated, committed.now);
                     }
                     return Ok(Done {
                         target: Target::Key(key),
                         number: committed.number,
                         place: committed.place,
-                        revoked: u32::from(revoked.is_some()),
+                        revoked: u32::from(revoked),
                     });
                 }
             }

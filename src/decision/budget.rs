@@ -80,10 +80,16 @@ impl Budget {
         true
     }
 
-    /// The lease lives until then, whatever the limit: it was granted or renewed. `instead_of`: one that is over by that.
-    pub fn hold(&mut self, key: &Key, lease: u64, instead_of: u64, until: StoreTime, now: StoreTime) {
+    /// The lease is to live until then, as it is renewed; or another `instead_of` it. `false`: there is no claim of either, and none is made: a renewal
+    /// of a lease that is over must not bring its place back.
+    pub fn hold(&mut self, key: &Key, lease: u64, instead_of: u64, until: StoreTime, now: StoreTime) -> bool {
         self.expire(now);
-        self.change(key, now, |claims| put(claims, instead_of, lease, until));
+        let is_it = |claim: &(u64, StoreTime)| claim.1 > now && (claim.0 == lease || claim.0 == instead_of);
+        let has = self.places.get(key).is_some_and(|claims| claims.iter().any(is_it));
+        if has {
+            self.change(key, now, |claims| put(claims, instead_of, lease, until));
+        }
+        has
     }
 
     /// A lease has ended, or a grant has not come about. `left_until`: those who wait for the key may take the place over until then, unless one

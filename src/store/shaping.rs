@@ -21,7 +21,7 @@ pub enum Budgeting {
         /// Others wait too: the next one that is given back rings.
         others_wait: bool,
     },
-    /// The lease lives for so long from now, whatever the limit.
+    /// The lease is to live for so long from now, as it is renewed. Where it has no place it gets none.
     Hold {
         /// How long.
         length: Duration,

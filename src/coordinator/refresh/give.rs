@@ -129,10 +129,7 @@ impl Coordinator {
             match outcome {
                 Ok(Outcome::Conflict(now)) => seen = Seen::loaded(now, sent),
                 Ok(Outcome::Committed(committed)) => {
-                    if let Some(lease) = committed.snapshot.entry.lease.as_deref() {
-                        let instead_of = grant.supersedes.as_ref().map(|(lease, _)| lease);
-                        pass.used(lease, committed.now, instead_of);
-                    }
+                    pass.used(grant.supersedes.as_ref().map(|(lease, _)| lease));
                     return Ok(self.hand_over(seat, &seen, committed, sent, attempts).await);
                 }
                 Err(error) => {

@@ -142,10 +142,7 @@ impl Coordinator {
         }
         lines.saw(key.namespace(), budgeted.taken);
         lines.take_left(key);
-        if budgeted.taken >= candidate.limit {
-            // Whoever is next need not ask: it learns until when.
-            lines.refused(key.namespace(), true, freed, budgeted.next);
-        }
+        // Whoever is first now asks at once, also where there is no place left: so it learns until when, and the store that it waits.
         self.leave_line(key);
         Ok(None)
     }
@@ -192,18 +189,15 @@ impl Pass {
         self.0 = None;
     }
 
-    /// The lease was granted at this time; `instead_of` another one, that nobody had reported.
-    pub fn used(mut self, lease: &Lease, now: StoreTime, instead_of: Option<&Lease>) {
-        let Some(taken) = self.0.take() else {
-            return;
-        };
-        // Else the place was taken for as long as is right.
-        if let Some(gone) = instead_of.filter(|_| taken.place) {
-            let hold = Budgeting::Hold {
-                length: lease.deadline.since(now) + GRACE,
-                instead_of: Some(gone.secret),
-            };
-            taken.coordinator.budget_on_the_side(&taken.key, taken.lease, hold);
+    /// The lease was granted, `instead_of` another one that nobody had reported: what kept that one's place up goes. Its own place was taken
+    /// for as long as is right, and may have been kept up by a renewal since.
+    pub fn used(mut self, instead_of: Option<&Lease>) {
+        if let Some(taken) = self.0.take()
+            && let Some(gone) = instead_of.filter(|_| taken.place)
+        {
+            taken
+                .coordinator
+                .give_place_back(&taken.key, gone.secret, Duration::ZERO);
         }
     }
 }

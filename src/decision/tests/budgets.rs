@@ -130,13 +130,13 @@ fn a_crashed_holder_s_place_comes_back_with_its_lease_s_time_unless_that_is_rene
     assert_eq!(budget.next_end(), Some(at(12)));
     assert!(!budget.take(&key(3), 3, 2, at(20), StoreTime(at(12).0 - 1)));
     assert!(budget.take(&key(3), 3, 2, at(20), at(12)));
-    // A lease that lives is counted, even where there is no place for it.
-    budget.hold(&key(2), 2, 0, at(30), START);
-    assert_eq!(budget.taken(), 3);
-    // One that replaces another leaves nothing of it.
-    budget.hold(&key(2), 4, 2, at(15), START);
-    budget.expire(at(15));
+    // What is over is not brought back.
+    assert!(!budget.hold(&key(2), 2, 0, at(30), at(12)));
     assert_eq!(budget.taken(), 2);
+    // One that replaces another leaves nothing of it.
+    assert!(budget.hold(&key(3), 4, 3, at(15), at(12)));
+    budget.expire(at(15));
+    assert_eq!(budget.taken(), 1);
 }
 
 /// What happens to a budget.
@@ -194,8 +194,12 @@ proptest! {
                 }
                 Step::Hold(number, lease, before, length) => {
                     let until = now.after(secs(length));
-                    budget.hold(&key(number), lease, before, until, now);
-                    model.put(number, before, lease, until);
+                    model.0.retain(|claim| claim.2 > now);
+                    let has = model.0.iter().any(|claim| claim.0 == number && [lease, before].contains(&claim.1));
+                    prop_assert_eq!(budget.hold(&key(number), lease, before, until, now), has);
+                    if has {
+                        model.put(number, before, lease, until);
+                    }
                 }
                 Step::GiveBack(number, lease, left) => {
                     let left = left.map(|length| now.after(secs(length)));

@@ -43,9 +43,12 @@ impl Namespaces {
         };
         let before = shared.budget.taken();
         shared.budget.expire(now);
+        let end = shared.budget.next_end();
         let has = shared.apply(key, lease.get(), what, now);
         let budget = &shared.budget;
-        let rings = shared.wanted && budget.taken() < before;
+        // A renewal may be shorter than what it replaces: whoever counts on that waits too long.
+        let sooner = matches!(what, Budgeting::Hold { .. }) && budget.next_end() < end;
+        let rings = shared.wanted && (sooner || budget.taken() < before);
         if rings {
             shared.wanted = false;
         }
@@ -94,8 +97,7 @@ impl Shared {
             }
             Budgeting::Hold { length, instead_of } => {
                 let instead_of = instead_of.map_or(0, NonZeroU64::get);
-                self.budget.hold(key, lease, instead_of, after(length), now);
-                true
+                self.budget.hold(key, lease, instead_of, after(length), now)
             }
             Budgeting::GiveBack { left_for } => {
                 let left_until = (!left_for.is_zero()).then(|| after(left_for));

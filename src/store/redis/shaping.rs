@@ -1,7 +1,7 @@
 //! Budgets and circuits of namespaces: each in its namespace's home partition, at the price of a trip.
 //!
 //! *Failover.* Places that a new primary does not know are those of leases that it may know: for their time there may be more leases than
-//! places. A renewal writes them again. A circuit that is lost begins closed.
+//! places. A circuit that is lost begins closed.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

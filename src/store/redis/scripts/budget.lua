@@ -20,6 +20,7 @@ for _, gone in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', text(now))) do
   redis.call('HDEL', claims, gone)
 end
 local score = redis.call('ZSCORE', places, name)
+local ends = redis.call('ZRANGE', places, 0, 0, 'WITHSCORES')[2]
 
 -- The key's claims but for two, and one more.
 local function change(one, other, more, till)
@@ -53,8 +54,10 @@ if ARGV[2] == 't' then
   end
   if ARGV[8] == '1' or (has == 0 and limit > 0) then redis.call('SET', KEYS[4], '1', 'PX', ARGV[11]) end
 elseif ARGV[2] == 'h' then
-  change(ARGV[7], lease, lease, now + length)
-  has = 1
+  for secret, at in string.gmatch(score and redis.call('HGET', claims, name) or '', '(%d+) (%d+)') do
+    if (secret == lease or secret == ARGV[7]) and tonumber(at) > now then has = 1 end
+  end
+  if has == 1 then change(ARGV[7], lease, lease, now + length) end
 elseif score then
   if ARGV[2] == 'l' then lease = '0' end
   local known = ' ' .. (redis.call('HGET', claims, name) or '')
@@ -72,8 +75,10 @@ elseif score then
 end
 
 local taken = redis.call('ZCARD', places)
-if taken < before and redis.call('DEL', KEYS[4]) == 1 then
+local first = redis.call('ZRANGE', places, 0, 0, 'WITHSCORES')[2]
+-- A renewal may be shorter than what it replaces: whoever counts on that waits too long.
+local sooner = ARGV[2] == 'h' and ends and tonumber(first) < tonumber(ends)
+if (sooner or taken < before) and redis.call('DEL', KEYS[4]) == 1 then
   redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[9], '*', 'k', ARGV[10])
 end
-local first = redis.call('ZRANGE', places, 0, 0, 'WITHSCORES')[2]
 return {'ok', text(now), text(has), text(taken), first and text(tonumber(first)) or ''}
