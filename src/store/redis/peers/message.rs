@@ -189,6 +189,9 @@ impl wire::Question {
         if self.places.len() > PARTITIONS {
             return Err(damaged("it has too many places"));
         }
+        if self.namespace.len() > 64 || self.namespace.contains('/') {
+            return Err(damaged("what it names is no namespace"));
+        }
         let place = |place: wire::Place| {
             Some(Place {
                 partition: u16::try_from(place.partition).ok()?,
