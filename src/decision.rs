@@ -68,13 +68,13 @@ pub use entry::{
     Stamp, Stored, Trouble, Value,
 };
 pub use generation::{Generation, Generations, SOFT_KEPT, Verdict};
-pub use held_back::{circuit_open, without_place};
+pub use held_back::{circuit_open, kept_off, without_place};
 pub use hot::{COUNTERS, HALF_LIFE, Hint, Hot, Sketch};
 pub use ids::{Key, LeaseId, NotALeaseId, Seq, Tag};
 pub use invalidate::{Invalidation, Mode, invalidate, restore};
 pub use level::{CHOICES, HEAVY_CHOICES, Ledger, Plan, level};
 pub use lifetime::{Expiry, Lifetimes, Planned, Range, smooth};
-pub use offer::{Dropped, Offer, OfferDecision, Why, offer};
+pub use offer::{Dropped, Offer, OfferDecision, Why, is_rebuilt, offer};
 pub use outcome::{
     Answer, Body, Busy, BusyCause, Decision, Grant, Hit, HitContent, KeepOff, LostReason, Rebuild, Rejection,
     RenewDecision, ReportAnswer, ReportDecision, Wait,

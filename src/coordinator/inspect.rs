@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::shaping::Says;
 use super::{Coordinator, Description, Error, LeaseInfo, NamespaceInfo};
-use crate::decision::{self, KeepOff, Key, Lease, Policy, StoreTime};
-use crate::store::{Loaded, Want};
+use crate::decision::{self, Key, Lease, StoreTime};
+use crate::store::Want;
 
 impl Coordinator {
     /// Everything known about a key.
@@ -15,30 +14,12 @@ impl Coordinator {
         let loaded = self.store.load(key, &[], Want::default()).await?;
         let view = loaded.view();
         let waiters = u32::try_from(self.flights.parked_for(key)).unwrap_or(u32::MAX);
+        let own = decision::trouble(&view, self.dice.draw());
         Ok(Description {
             current: decision::facts(&view, &policy),
             lease: view.lease().map(|lease| info(key, lease, loaded.now, waiters)),
             waiters,
-            backoff: self.kept_off(key, &loaded, &policy),
-        })
-    }
-
-    /// What keeps callers off a key: its own failures, or its namespace's circuit.
-    fn kept_off(self: &Arc<Self>, key: &Key, loaded: &Loaded, policy: &Policy) -> Option<KeepOff> {
-        let own = decision::trouble(&loaded.view(), self.dice.draw());
-        let Says::KeepOff(pause) = self.circuit_says(key, loaded.now, &policy.backoff) else {
-            return own;
-        };
-        let own = own.unwrap_or(KeepOff {
-            retry_after: pause,
-            failures: 0,
-            message: "".into(),
-            circuit_open: true,
-        });
-        Some(KeepOff {
-            retry_after: own.retry_after.max(pause),
-            circuit_open: true,
-            ..own
+            backoff: self.kept_off(key, own, loaded.now, &policy),
         })
     }
 

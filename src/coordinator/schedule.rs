@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{Coordinator, Error};
-use crate::decision::{Band, Draw, Key, Purpose};
+use crate::decision::{Draw, Key, Purpose};
 use crate::store::{Plan, StoreError, Want};
 
 /// So many refreshes may be planned in a namespace.
@@ -97,11 +97,7 @@ impl Coordinator {
     async fn without_fresh(&self, keys: Vec<Key>) -> Result<Vec<Key>, StoreError> {
         let is_missing = |key: Key| async move {
             let loaded = self.store.load(&key, &[], Want::default()).await?;
-            let view = loaded.view();
-            let fresh = view
-                .standing()
-                .is_some_and(|standing| standing.band(view.now) == Band::Fresh);
-            Ok((!fresh).then_some(key))
+            Ok((!loaded.view().is_fresh()).then_some(key))
         };
         let looked: Vec<Option<Key>> = stream::iter(keys)
             .map(is_missing)

@@ -18,7 +18,6 @@ mod table;
 
 pub(super) use self::admit::{HeldBack, Pass};
 use self::circuits::Circuits;
-pub(super) use self::circuits::Says;
 pub(super) use self::hot::HotKeys;
 pub(super) use self::level::Levels;
 use self::lines::Lines;

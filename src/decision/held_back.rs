@@ -10,6 +10,8 @@ use super::{Answer, Busy, BusyCause, Decision, Draw, Grant, Hit, KeepOff, LONGES
 
 /// A busy caller is not told to come back sooner.
 const SOONEST: Duration = Duration::from_millis(100);
+/// What is said where the key itself has not failed.
+const CIRCUIT: &str = "too many rebuilds of this namespace fail";
 
 /// There is no place for the rebuild. Who is to wait stands in [line](super::Line) meanwhile, and is served by whoever rebuilds first.
 pub fn without_place(grant: Grant, draw: Draw) -> Decision {
@@ -36,14 +38,28 @@ pub fn circuit_open(grant: Grant, pause: Duration, draw: Draw) -> Answer {
             Answer::KeepOff(KeepOff {
                 retry_after: fan(pause, draw).min(LONGEST),
                 failures: trouble.map_or(0, |trouble| trouble.failures),
-                message: trouble.map_or_else(
-                    || Arc::from("too many rebuilds of this namespace fail"),
-                    |trouble| trouble.message.clone(),
-                ),
+                message: trouble.map_or_else(|| Arc::from(CIRCUIT), |trouble| trouble.message.clone()),
                 circuit_open: true,
             })
         }
     }
+}
+
+/// What keeps callers off a key: its `own` failures, its namespace's circuit where that is open for so long, or both.
+pub fn kept_off(own: Option<KeepOff>, circuit: Option<Duration>, draw: Draw) -> Option<KeepOff> {
+    let Some(pause) = circuit else {
+        return own.map(|own| KeepOff {
+            circuit_open: false,
+            ..own
+        });
+    };
+    let pause = fan(pause, draw).min(LONGEST);
+    Some(KeepOff {
+        retry_after: own.as_ref().map_or(pause, |own| own.retry_after.max(pause)),
+        failures: own.as_ref().map_or(0, |own| own.failures),
+        message: own.map_or_else(|| Arc::from(CIRCUIT), |own| own.message),
+        circuit_open: true,
+    })
 }
 
 /// What the grant would have served meanwhile; nobody rebuilds it now.

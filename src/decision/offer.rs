@@ -120,6 +120,13 @@ fn due(view: &View<'_>, offer: &Offer, asked_for: bool, policy: &Policy, draw: D
     OfferDecision::Grant(grant)
 }
 
+/// Whether there is nothing left to do for a refresh that was scheduled at this time: the value is fresh, and has been stored since unless it only
+/// was not to be missing.
+pub fn is_rebuilt(view: &View<'_>, at: StoreTime, only_if_missing: bool) -> bool {
+    let stored_since = |standing: &super::Standing<'_>| only_if_missing || standing.value.stored_at >= at;
+    view.is_fresh() && view.standing().as_ref().is_some_and(stored_since)
+}
+
 fn scheduled(
     view: &View<'_>,
     offer: &Offer,
@@ -128,10 +135,7 @@ fn scheduled(
     policy: &Policy,
     draw: Draw,
 ) -> OfferDecision {
-    let served = view.standing().is_some_and(|standing| {
-        standing.band(view.now) == Band::Fresh && (only_if_missing || standing.value.stored_at >= at)
-    });
-    if served {
+    if is_rebuilt(view, at, only_if_missing) {
         return OfferDecision::Drop(Dropped::Fresh);
     }
     // To schedule it is to ask for it.

@@ -61,6 +61,12 @@ impl<'a> View<'a> {
         })
     }
 
+    /// Whether the value is served freely.
+    pub fn is_fresh(&self) -> bool {
+        self.standing()
+            .is_some_and(|standing| standing.band(self.now) == Band::Fresh)
+    }
+
     /// The lease that counts: its time runs, and no invalidation is newer than it.
     pub fn lease(&self) -> Option<&'a Lease> {
         self.entry

@@ -5,10 +5,14 @@ use std::time::Duration;
 use drover::proto::AcquireRebuildRequest;
 use drover::proto::acquire_rebuild_response::Decision;
 use tokio::time::{Instant, sleep};
-use tonic::Code;
+use tonic::Status;
 
 use crate::fleet::{Calls, Fleet, Granted as _, acquire, report};
 use crate::support::Server;
+
+fn reason(status: &Status) -> Option<&str> {
+    status.metadata().get("drover-reason")?.to_str().ok()
+}
 
 /// Asks about keys of its own until the answer is, or is not, that of a replica alone. How long that took.
 async fn until_degraded(calls: &Calls, degraded: bool) -> Duration {
@@ -22,8 +26,8 @@ async fn until_degraded(calls: &Calls, degraded: bool) -> Duration {
         };
         let answer = match calls.clone().acquire_rebuild(question).await {
             Ok(answer) => answer.into_inner(),
-            // It was under way when Redis died, or came before that was noticed: nobody knows what became of it.
-            Err(status) if degraded && status.code() == Code::Unavailable => continue,
+            // It was under way when Redis died: nobody knows what became of it.
+            Err(status) if degraded && reason(&status) == Some("OUTCOME_UNKNOWN") => continue,
             Err(status) => panic!("an answer: {status:?}"),
         };
         // Just after a loss there may be neither a lease nor a value, but a wait that has come to its end.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{AT_ONCE, Done, HOLD, RefreshNews};
 use crate::coordinator::ask::Seen;
 use crate::coordinator::{Coordinator, MOST_CONFLICTS, RETRY_SOON};
-use crate::decision::{self, Band, Dropped, StoreTime};
+use crate::decision::{self, Dropped, StoreTime};
 use crate::store::{Claim, Commit, Outcome, StoreError, Task, TaskKind, Want};
 
 impl Coordinator {
@@ -53,10 +53,7 @@ impl Coordinator {
             if let Some(lease) = view.lease() {
                 return Ok(Some(lease.deadline));
             }
-            let done = view.standing().is_some_and(|standing| {
-                standing.band(view.now) == Band::Fresh
-                    && (scheduled.only_if_missing || standing.value.stored_at >= scheduled.at)
-            });
+            let done = decision::is_rebuilt(&view, scheduled.at, scheduled.only_if_missing);
             let Some(draft) = decision::refresh_now(&view).filter(|_| !done) else {
                 let why = if done { Dropped::Fresh } else { Dropped::Gone };
                 self.tell(&task.key, RefreshNews::Dropped(why));

@@ -55,7 +55,7 @@ struct Counts {
 }
 
 /// What a namespace's circuit says to somebody who asks.
-pub(in crate::coordinator) enum Says {
+pub(super) enum Says {
     /// As far as is known here: go on.
     Go,
     /// Keep off for so long.
@@ -169,7 +169,7 @@ impl Counts {
 
 impl Coordinator {
     /// What the circuit of a key's namespace says as far as is known here, without a trip.
-    pub(in crate::coordinator) fn circuit_says(self: &Arc<Self>, key: &Key, now: StoreTime, backoff: &Backoff) -> Says {
+    pub(super) fn circuit_says(self: &Arc<Self>, key: &Key, now: StoreTime, backoff: &Backoff) -> Says {
         let circuits = &self.shaping.circuits;
         if !circuits.is_any() {
             return Says::Go;

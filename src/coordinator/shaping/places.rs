@@ -130,19 +130,29 @@ impl Coordinator {
         seen: &Seen,
         policy: &Policy,
     ) -> Answer {
-        let Answer::KeepOff(keep_off) = answer else {
+        let Answer::KeepOff(own) = answer else {
             return answer;
         };
         let now = seen.loaded.now.after(seen.sent.elapsed());
-        let (pause, circuit_open) = match self.circuit_says(&seen.loaded.snapshot.key, now, &policy.backoff) {
-            Says::KeepOff(pause) => (decision::fan(pause, self.dice.draw()), true),
-            Says::Go => (Duration::ZERO, false),
+        match self.kept_off(&seen.loaded.snapshot.key, Some(own.clone()), now, policy) {
+            Some(keep_off) => Answer::KeepOff(keep_off),
+            None => Answer::KeepOff(own),
+        }
+    }
+
+    /// What keeps callers off a key, beside its `own` failures.
+    pub(in crate::coordinator) fn kept_off(
+        self: &Arc<Self>,
+        key: &Key,
+        own: Option<KeepOff>,
+        now: StoreTime,
+        policy: &Policy,
+    ) -> Option<KeepOff> {
+        let circuit = match self.circuit_says(key, now, &policy.backoff) {
+            Says::KeepOff(pause) => Some(pause),
+            Says::Go => None,
         };
-        Answer::KeepOff(KeepOff {
-            retry_after: keep_off.retry_after.max(pause),
-            circuit_open,
-            ..keep_off
-        })
+        decision::kept_off(own, circuit, self.dice.draw())
     }
 
     pub(super) fn place_freed(&self, namespace: &str) {

@@ -111,6 +111,26 @@ async fn while_it_is_open_what_is_there_is_served_and_nobody_rebuilds_whatever_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_looks_at_a_key_sees_that_its_namespace_s_circuit_is_open() {
+    let replica = Replica::with(policy());
+    let described = async |name| {
+        replica
+            .0
+            .describe(&Key::new("shop", name))
+            .await
+            .expect("an answer")
+            .backoff
+    };
+    assert_eq!(described("never asked for").await, None);
+    replica.rebuilds(20, 0).await;
+    let never = described("never asked for").await.expect("a pause");
+    assert!(never.circuit_open && never.failures == 0, "{never:?}");
+    assert!((seconds(4)..seconds(9)).contains(&never.retry_after), "{never:?}");
+    let failed = described("key 0").await.expect("a pause");
+    assert!(failed.circuit_open && failed.failures == 1, "{failed:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_the_pause_exactly_one_probe_is_let_by_and_its_success_closes_it() {
     let memory = Memory::new(Limits::default());
     let replicas = [

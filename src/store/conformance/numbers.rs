@@ -100,11 +100,13 @@ pub async fn a_load_brings_the_generations_that_bear_on_it(harness: &impl Harnes
     let elsewhere = crate::decision::Key::new("news", "a");
     let untouched = load_with(store, &elsewhere, &[leased.clone(), asked], ALL).await;
     assert_eq!(untouched.generations.newest(), untouched.generations.floor);
-    let last = grant(store, &key("never written"), &[]).await.number;
-    invalidate(store, None, Mode::Drop).await;
-    let loaded = load(store, &key("never written")).await;
-    assert_eq!(loaded.generations.verdict(last, &[]), Verdict::Dropped);
-    assert!(loaded.generations.newest() > last);
+    let whole = invalidate(store, None, Mode::Drop).await;
+    // In the partition whose number is the invalidation's.
+    let names = (0..1_000).map(|number| key(&format!("never written {number}")));
+    let beside = |key: &crate::decision::Key| store.partition(key) == whole.place.partition;
+    let loaded = load(store, &names.into_iter().find(beside).expect("one of so many")).await;
+    assert_eq!(loaded.generations.verdict(granted, &[]), Verdict::Dropped);
+    assert_eq!(loaded.generations.newest(), whole.number);
 }
 
 /// What is built before it was fresh until then at most, what is built after it does not know of it.
