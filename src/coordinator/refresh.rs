@@ -98,6 +98,8 @@ struct Rounds {
 enum Done {
     /// It goes back to the schedule, or out of it.
     Settle(Task, Option<StoreTime>),
+    /// It goes back to the schedule, and a worker at another replica may take it.
+    Pass(Task, StoreTime),
     /// A worker has it, and the commit of its lease has seen to the schedule; or it was lost, and comes back when its hold is over.
     Nothing,
 }
@@ -112,6 +114,8 @@ impl Coordinator {
             let latest = Instant::now() + LOOK_AGAIN;
             let next = rounds.next.map_or(latest, |next| next.min(latest));
             tokio::select! {
+                // So that the same seed of a simulation gives the same rounds.
+                biased;
                 () = self.workers.rung() => {}
                 () = tokio::time::sleep_until(next) => {}
                 () = self.draining.cancelled() => {}
@@ -282,7 +286,16 @@ impl Coordinator {
 
     async fn settle(&self, done: Vec<Done>) -> Result<(), StoreError> {
         let settled = |done| match done {
-            Done::Settle(task, at) => Some(Settled { task, at }),
+            Done::Settle(task, at) => Some(Settled {
+                task,
+                at,
+                for_others: false,
+            }),
+            Done::Pass(task, at) => Some(Settled {
+                task,
+                at: Some(at),
+                for_others: true,
+            }),
             Done::Nothing => None,
         };
         let settled: Vec<Settled> = done.into_iter().filter_map(settled).collect();

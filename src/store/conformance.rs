@@ -106,6 +106,7 @@ macro_rules! store_conformance {
             to_plan_again_merges
             no_more_is_planned_than_was_allowed
             a_claim_takes_keys_with_its_prefixes
+            a_claim_takes_no_more_than_it_asked_for_and_no_less
             while_there_are_workers_each_commit_keeps_its_key_s_task
             without_workers_commits_schedule_nothing
             a_planned_task_that_was_given_out_is_looked_at_when_its_lease_ends

@@ -42,6 +42,7 @@ mod tending;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -73,6 +74,8 @@ pub struct Redis {
     gather: Gather,
     begun: tail::Begun,
     peers: Arc<peers::Fleet>,
+    /// Which partition is the first to be asked for tasks.
+    turn: AtomicUsize,
 }
 
 impl Redis {
@@ -87,6 +90,7 @@ impl Redis {
             peers: peers::Fleet::new(board, tasks.clone()),
             shared,
             feed,
+            turn: AtomicUsize::new(0),
         })
     }
 

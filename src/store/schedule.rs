@@ -71,7 +71,7 @@ pub struct Plan {
     pub only_if_missing: bool,
     /// W3C traceparent of who plans.
     pub traceparent: Option<Arc<str>>,
-    /// So many may be planned in the namespace, all together.
+    /// So many may be planned in the namespace, all together. A store of several partitions may take up to a quarter more.
     pub most: usize,
 }
 
@@ -93,7 +93,7 @@ pub struct Claim {
     pub namespace: Arc<str>,
     /// Of keys that begin with one of these; empty: of all.
     pub prefixes: Vec<String>,
-    /// About so many at the most; one for each of the store's partitions at the least.
+    /// So many at the most.
     pub most: usize,
     /// Nobody else sees them for so long.
     pub hold: Duration,
@@ -117,6 +117,8 @@ pub struct Settled {
     pub task: Task,
     /// Look again then; `None`: it is over.
     pub at: Option<StoreTime>,
+    /// Another replica may have a use for it before: all are rung.
+    pub for_others: bool,
 }
 
 impl Plan {

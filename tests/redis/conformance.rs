@@ -44,6 +44,7 @@ mod cluster {
     use super::Shared;
 
     drover::store_conformance!(Shared::on_a_cluster(), #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);
+    drover::store_conformance!(@schedule Shared::on_a_cluster(), #[tokio::test(flavor = "multi_thread", worker_threads = 2)]);
 }
 
 mod single {

@@ -18,6 +18,8 @@ use crate::store::{Commit, Committed, Guard, Outcome, Scheduled, StoreError, Tas
 enum Given {
     Away(Box<Leased>),
     Later(StoreTime, Attempts),
+    /// The worker that was to have it has left.
+    Back(StoreTime, Attempts),
     Over(Dropped),
 }
 
@@ -38,9 +40,8 @@ impl Coordinator {
         let seat = match self.workers.seat(&task.key) {
             Seating::Seat(seat) => seat,
             // As if it had not been claimed.
-            Seating::Full => return Done::Settle(task.clone(), Some(task.due)),
-            // Somebody at another replica may take it before.
-            Seating::NotYet => return Done::Settle(task, Some(now.after(RETRY_SOON))),
+            Seating::Full => return Done::Pass(task.clone(), task.due),
+            Seating::NotYet => return Done::Pass(task, now.after(RETRY_SOON)),
         };
         let asked_for = self.demand.take(&task.key) || task.asked_for;
         let done = self.offer(&task, seat, asked_for, &policy).await;
@@ -50,6 +51,7 @@ impl Coordinator {
         match done {
             Ok(Given::Away(lease)) => self.given(task, &lease),
             Ok(Given::Later(at, attempts)) => Done::Settle(with_attempts(task, attempts), Some(at)),
+            Ok(Given::Back(at, attempts)) => Done::Pass(with_attempts(task, attempts), at),
             Ok(Given::Over(why)) => {
                 tracing::debug!(key = ?task.key, kind = task.kind.as_str(), why = why.as_str(), "a refresh is not needed");
                 self.tell(&task.key, RefreshNews::Dropped(why));
@@ -166,7 +168,7 @@ impl Coordinator {
         };
         if let Err(granted) = seat.hand(handed) {
             self.give_back(&granted).await;
-            return Given::Later(committed.now, attempts);
+            return Given::Back(committed.now, attempts);
         }
         Given::Away(Box::new(Leased {
             now: committed.now,

@@ -332,7 +332,7 @@ impl Agenda {
     }
 
     fn settle(&mut self, settled: Settled) {
-        let Settled { task, at } = settled;
+        let Settled { task, at, .. } = settled;
         let Some(slot) = self.tasks.get(&task.key) else {
             return;
         };

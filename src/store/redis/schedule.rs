@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -37,7 +38,7 @@ impl Redis {
                 .or_default()
                 .push(one);
         }
-        let most = plan.most.div_ceil(partitions.max(1));
+        let most = share(plan.most, partitions);
         let mut all = Planned::default();
         // One after the other: nobody waits for a plan, and others wait for the server.
         for (number, keys) in parts {
@@ -98,18 +99,35 @@ impl Redis {
         })
     }
 
+    /// No more than was asked for: a task too many would be kept from other replicas' workers. So the places are dealt out to the partitions, in
+    /// turn; a partition that gets none is only looked at, and what it has is asked for when others had less than their share.
     pub(super) async fn claim_all(&self, claim: Claim) -> Result<Claimed, StoreError> {
         let partitions = &self.shared.partitions;
-        let most = claim.most.div_ceil(partitions.len().max(1)).max(1);
-        let calls = partitions
-            .iter()
-            .map(|partition| self.claim_some(partition, &claim, most));
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut asked: Vec<usize> = (0..partitions.len())
+            .map(|place| first.wrapping_add(place) % partitions.len())
+            .collect();
+        let mut next: Vec<Option<StoreTime>> = vec![None; partitions.len()];
         let mut all = Claimed::default();
-        for claimed in try_join_all(calls).await? {
-            all.now = all.now.max(claimed.now);
-            all.next = all.next.into_iter().chain(claimed.next).min();
-            all.tasks.extend(claimed.tasks);
+        while !asked.is_empty() {
+            let shares = deal(claim.most - all.tasks.len(), asked.len());
+            let calls = asked
+                .iter()
+                .zip(&shares)
+                .map(|(number, share)| self.claim_some(&partitions[*number], &claim, *share));
+            let answers = try_join_all(calls).await?;
+            let mut more = Vec::new();
+            for ((number, share), claimed) in asked.into_iter().zip(shares).zip(answers) {
+                if claimed.tasks.len() == share && claimed.next.is_some_and(|next| next <= claimed.now) {
+                    more.push(number);
+                }
+                all.now = all.now.max(claimed.now);
+                next[number] = claimed.next;
+                all.tasks.extend(claimed.tasks);
+            }
+            asked = if all.tasks.len() < claim.most { more } else { Vec::new() };
         }
+        all.next = next.into_iter().flatten().min();
         all.tasks.sort_by_key(|task| task.due);
         Ok(all)
     }
@@ -165,11 +183,11 @@ impl Redis {
     }
 
     pub(super) async fn settle_all(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
-        let mut parts: BTreeMap<(u16, String), Vec<&Settled>> = BTreeMap::new();
+        let mut parts: BTreeMap<(u16, &str), Vec<&Settled>> = BTreeMap::new();
         for one in &settled {
             let key = &one.task.key;
             let number = self.shared.partition(key.text()).number;
-            parts.entry((number, key.namespace().to_owned())).or_default().push(one);
+            parts.entry((number, key.namespace())).or_default().push(one);
         }
         let mut calls = Vec::new();
         for ((number, namespace), settled) in &parts {
@@ -189,8 +207,12 @@ impl Redis {
         namespace: &str,
         settled: &[&Settled],
     ) -> Result<(), StoreError> {
-        let mut args = vec![namespace.as_bytes().to_vec()];
-        for Settled { task, at } in settled {
+        let rings = settled.iter().any(|settled| settled.for_others);
+        let mut args = vec![
+            namespace.as_bytes().to_vec(),
+            if rings { text(RINGS as u64) } else { Vec::new() },
+        ];
+        for Settled { task, at, .. } in settled {
             let name = task.key.name();
             let (letter, record) = match &task.kind {
                 TaskKind::Due => ('d', String::new()),
@@ -204,7 +226,8 @@ impl Redis {
                 record.into_bytes(),
             ]);
         }
-        let names = task_names(partition, namespace);
+        let [header, schedule, records, asked] = task_names(partition, namespace);
+        let names = [header, schedule, records, asked, partition.keys.rings.clone()];
         let script = &self.shared.scripts.settle;
         let reply = self
             .shared
@@ -272,6 +295,23 @@ impl Redis {
         });
         try_join_all(calls).await.map(drop)
     }
+}
+
+/// How many of so many a partition may have. Where there are several, about a quarter more than an even part: keys do not spread evenly.
+fn share(most: usize, partitions: usize) -> usize {
+    if partitions > 1 {
+        ((most + most / 4) / partitions).max(1)
+    } else {
+        most
+    }
+}
+
+/// So many places for so many partitions: as evenly as can be, the first get more.
+fn deal(places: usize, partitions: usize) -> Vec<usize> {
+    let (each, more) = (places / partitions, places % partitions);
+    (0..partitions)
+        .map(|number| each + usize::from(number < more))
+        .collect()
 }
 
 fn task_names(partition: &Partition, namespace: &str) -> [String; 4] {

@@ -1,7 +1,7 @@
 -- Says what becomes of claimed tasks. One that is not as it was claimed stays: a commit in between knew better.
 --
--- KEYS  header · schedule · records · keys that were asked for
--- ARGV  1 known epoch · 2 namespace
+-- KEYS  header · schedule · records · keys that were asked for · rings
+-- ARGV  1 known epoch · 2 namespace · 3 how many records the rings hold at least, or '': nobody is rung
 --       then (key, until when its task was held, when to look again or '' if it is over, d or s or t: what it is now, record or '')…
 -- Reply {'ok'}, or as of `open`.
 
@@ -16,7 +16,7 @@ local function claimed(letters, name, held)
   end
 end
 
-for i = 3, #ARGV, 5 do
+for i = 4, #ARGV, 5 do
   local name, at, letter = ARGV[i], ARGV[i + 2], ARGV[i + 3]
   local planned = letter ~= 'd'
   -- It may have been given out since it was claimed.
@@ -34,4 +34,5 @@ for i = 3, #ARGV, 5 do
     if planned then redis.call('HSET', KEYS[3], name, ARGV[i + 4]) end
   end
 end
+if ARGV[3] ~= '' then redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[3], '*', 'd', ARGV[2]) end
 return {'ok'}
