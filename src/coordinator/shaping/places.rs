@@ -3,6 +3,9 @@
 //! *Invariants.* Each end of a lease is told here once its commit is known ([`Coordinator::lease_ended`]): a report, a lease that was given up or revoked. The
 //! end of a lease's time is the store's own. What is told costs the caller no trip: it goes on the side.
 //!
+//! *Renewing.* A lease may be renewed for longer or for a shorter time. Its place becomes longer before that is committed and shorter after, so it is
+//! there for as long as the lease whatever becomes of the commit. Neither goes beyond the longest hold.
+//!
 //! *Inheriting.* A lease that ends without a result leaves its place to those who are parked for its key here; one of them is promoted. Parked
 //! callers of another replica stand in that one's line. (Rejected: to leave it to them too, for they may be none, and the place would stand
 //! empty meanwhile.)
@@ -18,7 +21,7 @@ use super::super::ask::Seen;
 use super::admit::GRACE;
 use super::circuits::Says;
 use super::lines::Next;
-use crate::decision::{self, Answer, Ending, KeepOff, Key, LeaseId, Policy, StoreTime, TAKE_UP};
+use crate::decision::{self, Answer, Ending, KeepOff, Key, LeaseId, Policy, StoreTime, TAKE_UP, When};
 use crate::store::{Budgeting, Changed, StoreError};
 
 /// How a lease ended.
@@ -33,20 +36,25 @@ pub(in crate::coordinator) enum End {
 }
 
 impl Coordinator {
-    /// A lease is to live for so long from now: its place is kept up, before that is committed. Until when it must be.
+    /// A lease is to live until then instead of `before`: if that is longer, its place is kept up before it is committed. By when it must be.
     pub(in crate::coordinator) async fn keep_place(
         &self,
         seen: &Seen,
         lease: LeaseId,
-        length: Duration,
+        before: StoreTime,
+        deadline: When,
     ) -> Result<StoreTime, StoreError> {
         let key = &seen.loaded.snapshot.key;
         if self.budget_of(key) == 0 {
             return Ok(StoreTime::NEVER);
         }
         let until = seen.loaded.now.after(seen.sent.elapsed() + GRACE);
+        if deadline.resolve(until) <= before {
+            return Ok(until);
+        }
         let hold = Budgeting::Hold {
-            length: length + GRACE,
+            length: deadline.after.unwrap_or_default() + GRACE,
+            at_most: deadline.at_most.after(GRACE),
             instead_of: None,
         };
         match self.store.budget(key, lease.secret, hold).await {
@@ -56,9 +64,29 @@ impl Coordinator {
         }
     }
 
-    /// A lease was renewed.
-    pub(in crate::coordinator) fn lease_renewed(self: &Arc<Self>, key: &Key, length: Duration, now: StoreTime) {
-        self.circuit_hears_renewed(key, length, now);
+    /// A lease was renewed at `now`: it was to live until `before`, and does until `deadline`. If that is shorter, so is its place from now on; not
+    /// earlier, for had the commit failed, the lease would have outlived it.
+    pub(in crate::coordinator) async fn lease_renewed(
+        self: &Arc<Self>,
+        key: &Key,
+        lease: LeaseId,
+        before: StoreTime,
+        deadline: StoreTime,
+        now: StoreTime,
+    ) {
+        self.circuit_hears_renewed(key, deadline.since(now), now);
+        if deadline >= before || self.budget_of(key) == 0 {
+            return;
+        }
+        let hold = Budgeting::Hold {
+            length: deadline.since(now) + GRACE,
+            at_most: deadline.after(GRACE),
+            instead_of: None,
+        };
+        // Before the holder is told, and may renew for longer.
+        if let Err(error) = self.store.budget(key, lease.secret, hold).await {
+            tracing::debug!(?key, %error, "a place was not shortened with its lease; it comes back with the time that it had");
+        }
     }
 
     /// A lease has ended: its place is free or left to those who wait for the key, and the circuit is told.

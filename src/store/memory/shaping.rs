@@ -95,9 +95,14 @@ impl Shared {
                 self.wanted |= others_wait || (!has && limit > 0);
                 has
             }
-            Budgeting::Hold { length, instead_of } => {
+            Budgeting::Hold {
+                length,
+                at_most,
+                instead_of,
+            } => {
                 let instead_of = instead_of.map_or(0, NonZeroU64::get);
-                self.budget.hold(key, lease, instead_of, after(length), now)
+                let until = after(length).min(at_most);
+                self.budget.hold(key, lease, instead_of, until, now)
             }
             Budgeting::GiveBack { left_for } => {
                 let left_until = (!left_for.is_zero()).then(|| after(left_for));
