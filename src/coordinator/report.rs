@@ -207,7 +207,12 @@ impl Coordinator {
                 Outcome::Committed(done) => {
                     let kept = kept(&done, sent.elapsed());
                     self.workers.renewed(key, lease.token, Instant::now() + kept.ttl);
-                    let renewed = done.snapshot.entry.lease.as_deref().map_or(before, |lease| lease.deadline);
+                    let renewed = done
+                        .snapshot
+                        .entry
+                        .lease
+                        .as_deref()
+                        .map_or(before, |lease| lease.deadline);
                     self.lease_renewed(key, *lease, before, renewed, done.now).await;
                     return Ok(kept);
                 }

@@ -93,13 +93,12 @@ impl Coordinator {
     pub(in crate::coordinator) fn lease_ended(self: &Arc<Self>, key: &Key, lease: LeaseId, end: End, now: StoreTime) {
         if self.budget_of(key) > 0 {
             let inherited = end == End::Vacated && self.flights.has_heirs(key);
-            let left_for = if inherited { TAKE_UP } else { Duration::ZERO };
             if inherited {
-                self.shaping.lines.left_to_next(key);
+                self.leave_place_to_next(key, lease);
             } else {
                 self.nobody_inherits(key);
+                self.give_place_back(key, lease.secret, Duration::ZERO);
             }
-            self.give_place_back(key, lease.secret, left_for);
         }
         let ending = match end {
             End::Succeeded => Ending::Succeeded,
@@ -116,21 +115,39 @@ impl Coordinator {
         }
     }
 
+    /// Those who wait for the key may take the place over. If they have left before that is told, it is free: what they told of their leaving
+    /// may have come first.
+    fn leave_place_to_next(self: &Arc<Self>, key: &Key, lease: LeaseId) {
+        self.shaping.lines.left_to_next(key);
+        let (coordinator, key) = (self.clone(), key.clone());
+        self.on_the_side(async move {
+            let left = Budgeting::GiveBack { left_for: TAKE_UP };
+            coordinator.budget_in_turn(&key, lease.secret, left).await;
+            if !coordinator.shaping.lines.is_left(&key) {
+                coordinator
+                    .budget_in_turn(&key, NonZeroU64::MIN, Budgeting::Leave)
+                    .await;
+            }
+        });
+    }
+
     pub(super) fn give_place_back(self: &Arc<Self>, key: &Key, lease: NonZeroU64, left_for: Duration) {
         self.budget_on_the_side(key, lease, Budgeting::GiveBack { left_for });
     }
 
     pub(super) fn budget_on_the_side(self: &Arc<Self>, key: &Key, lease: NonZeroU64, what: Budgeting) {
         let (coordinator, key) = (self.clone(), key.clone());
-        self.on_the_side(async move {
-            match coordinator.store.budget(&key, lease, what).await {
-                Ok(budgeted) => {
-                    coordinator.shaping.lines.saw(key.namespace(), budgeted.taken);
-                    coordinator.place_freed(key.namespace());
-                }
-                Err(error) => tracing::debug!(?key, %error, "a place was not given back; it comes back with its time"),
+        self.on_the_side(async move { coordinator.budget_in_turn(&key, lease, what).await });
+    }
+
+    async fn budget_in_turn(&self, key: &Key, lease: NonZeroU64, what: Budgeting) {
+        match self.store.budget(key, lease, what).await {
+            Ok(budgeted) => {
+                self.shaping.lines.saw(key.namespace(), budgeted.taken);
+                self.place_freed(key.namespace());
             }
-        });
+            Err(error) => tracing::debug!(?key, %error, "a place was not given back; it comes back with its time"),
+        }
     }
 
     /// Nobody is parked for a key any more, or those who are need no place.

@@ -300,7 +300,10 @@ async fn a_renewal_that_the_longest_hold_cuts_keeps_the_place_no_longer_than_the
     let renewed = Instant::now();
     rebuild(&next.await.expect("no panic").expect("the store answers"));
     let waited = renewed.elapsed();
-    assert!(waited >= seconds(4) && waited < Duration::from_millis(4_300), "{waited:?}");
+    assert!(
+        waited >= seconds(4) && waited < Duration::from_millis(4_300),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,12 +321,18 @@ async fn a_renewal_for_a_shorter_time_shortens_the_place_once_it_is_committed_an
     advance(seconds(2)).await;
     assert!(is_out_of_budget(&replica.ask(at_once("b")).await), "the lease lives");
     assert_eq!(replica.live().await, 1);
-    assert_eq!(replica.0.renew(renewal()).await.expect("the store answers").ttl, seconds(1));
+    assert_eq!(
+        replica.0.renew(renewal()).await.expect("the store answers").ttl,
+        seconds(1)
+    );
     let next = replica.park(about("b")).await;
     let renewed = Instant::now();
     rebuild(&next.await.expect("no panic").expect("the store answers"));
     let waited = renewed.elapsed();
-    assert!(waited >= seconds(1) && waited < Duration::from_millis(1_300), "{waited:?}");
+    assert!(
+        waited >= seconds(1) && waited < Duration::from_millis(1_300),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

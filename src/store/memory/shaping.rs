@@ -46,8 +46,9 @@ impl Namespaces {
         let end = shared.budget.next_end();
         let has = shared.apply(key, lease.get(), what, now);
         let budget = &shared.budget;
-        // A renewal may be shorter than what it replaces: whoever counts on that waits too long.
-        let sooner = matches!(what, Budgeting::Hold { .. }) && budget.next_end() < end;
+        // Whoever was refused counts on the first place to come back: a renewal, or a lease instead of another, may be shorter than what it
+        // replaces.
+        let sooner = budget.next_end() < end;
         let rings = shared.wanted && (sooner || budget.taken() < before);
         if rings {
             shared.wanted = false;

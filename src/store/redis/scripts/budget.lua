@@ -77,8 +77,8 @@ end
 
 local taken = redis.call('ZCARD', places)
 local first = redis.call('ZRANGE', places, 0, 0, 'WITHSCORES')[2]
--- A renewal may be shorter than what it replaces: whoever counts on that waits too long.
-local sooner = ARGV[2] == 'h' and ends and tonumber(first) < tonumber(ends)
+-- Whoever was refused counts on the first place to come back: a renewal, or a lease instead of another, may be shorter than what it replaces.
+local sooner = ends and first and tonumber(first) < tonumber(ends)
 if (sooner or taken < before) and redis.call('DEL', KEYS[4]) == 1 then
   redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[9], '*', 'k', ARGV[10])
 end
