@@ -4,7 +4,8 @@
 //! service's own clock. `none` needs no calls: without jitter each key lives exactly as long as it was told.
 //!
 //! The lab's own drover is asked four times: with plain jitter and with levelled, for keys whose rebuilds all cost the same and for keys of which a
-//! few are far heavier than the rest (Pareto with exponent 1.5, 1 to 200 ms). What is counted then is work, in mean rebuilds.
+//! few are far heavier than the rest (Pareto with exponent 1.5, 1 to 200 ms). What is counted then is work, in mean rebuilds. Then both ways again
+//! for a restart, which fills many more keys as fast as they can be filled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{Plan, World};
 use crate::lab::human::{count, counted, time};
-use crate::lab::own_server::{APART, PLAIN};
+use crate::lab::own_server::{APART, PLAIN, RESTARTED};
 use crate::lab::strategy::Kind;
 use crate::lab::strategy::client::{Client, proto_duration};
 use crate::proto::Lifetimes;
@@ -29,6 +30,9 @@ use crate::proto::report_value_request::Outcome;
 const USUAL_WIDTH: f64 = 0.2;
 /// What rebuilds cost that are all alike.
 const EVEN_COST: Duration = Duration::from_millis(20);
+
+const PLAIN_UNEVEN: &str = "plain, uneven costs";
+const LEVELLED_UNEVEN: &str = "levelled, uneven costs";
 
 /// When the keys of one strategy come due.
 #[derive(Debug)]
@@ -132,26 +136,10 @@ pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Fill>> {
         fills.push(Fill::new(Kind::None, vec![plan.lives; plan.keys], range));
     }
     if plan.strategies.contains(&Kind::Drover) {
-        let levelled = world.client()?.clone();
-        let mut ways = vec![("", levelled.clone(), false)];
-        if world.is_own {
-            let plain = world.client_beside(PLAIN)?;
-            ways = vec![
-                ("plain jitter", plain.clone(), false),
-                ("levelled", levelled.clone(), false),
-                ("plain, uneven costs", plain, true),
-                // What is planned in the one namespace does not matter to the other.
-                ("levelled, uneven costs", world.client_beside(APART)?, true),
-            ];
-        }
-        for (variant, client, uneven) in ways {
-            let filled = fill(plan, world, client, variant, uneven).await?;
-            fills.push(Fill::planned(
-                Kind::Drover,
-                variant,
-                &filled,
-                plan.lives.mul_f64(USUAL_WIDTH),
-            ));
+        for way in ways(plan, world)? {
+            let filled = fill(plan, world, &way).await?;
+            let range = plan.lives.mul_f64(USUAL_WIDTH);
+            fills.push(Fill::planned(Kind::Drover, way.variant, &filled, range));
         }
     }
     anyhow::ensure!(
@@ -161,21 +149,54 @@ pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Fill>> {
     Ok(fills)
 }
 
-/// Fills the keys through drover.
-async fn fill(
-    plan: &Plan,
-    world: &World,
+/// One way to fill keys through drover.
+struct Way {
+    variant: &'static str,
     client: Arc<Client>,
-    variant: &str,
+    keys: usize,
     uneven: bool,
-) -> anyhow::Result<Vec<Filled>> {
-    let bar = world.bars.add(Kind::Drover, plan.keys as u64);
+}
+
+fn ways(plan: &Plan, world: &World) -> anyhow::Result<Vec<Way>> {
+    let way = |variant, client: &Arc<Client>, keys, uneven| Way {
+        variant,
+        client: client.clone(),
+        keys,
+        uneven,
+    };
+    let levelled = world.client()?;
+    if !world.is_own {
+        return Ok(vec![way("", levelled, plan.keys, false)]);
+    }
+    // What is planned in one namespace does not matter to the others.
+    let (plain, apart) = (world.client_beside(PLAIN)?, world.client_beside(APART)?);
+    let mut ways = vec![
+        way("plain jitter", &plain, plan.keys, false),
+        way("levelled", levelled, plan.keys, false),
+        way(PLAIN_UNEVEN, &plain, plan.keys, true),
+        way(LEVELLED_UNEVEN, &apart, plan.keys, true),
+    ];
+    if plan.restart > 0 {
+        let restarted = world.client_beside(RESTARTED)?;
+        ways.push(way("plain, a restart", &plain, plan.restart, false));
+        ways.push(way("levelled, a restart", &restarted, plan.restart, false));
+    }
+    Ok(ways)
+}
+
+/// Fills the keys through drover.
+async fn fill(plan: &Plan, world: &World, way: &Way) -> anyhow::Result<Vec<Filled>> {
+    let &Way {
+        variant, keys, uneven, ..
+    } = way;
+    let bar = world.bars.add(Kind::Drover, keys as u64);
     bar.set_message(format!("keys filled {variant}"));
-    let (next, stem) = (Arc::new(AtomicUsize::new(0)), world.key(&format!("avalanche/{uneven}")));
+    let next = Arc::new(AtomicUsize::new(0));
+    let stem: Arc<str> = world.key(&format!("avalanche/{variant}")).into();
     let mut workers = JoinSet::new();
-    for _ in 0..plan.callers.min(plan.keys) {
-        let (client, next, stem, bar) = (client.clone(), next.clone(), stem.clone(), bar.clone());
-        let (keys, lives, seed) = (plan.keys, plan.lives, plan.seed);
+    for _ in 0..plan.callers.min(keys) {
+        let (client, next, stem, bar) = (way.client.clone(), next.clone(), stem.clone(), bar.clone());
+        let (lives, seed) = (plan.lives, plan.seed);
         workers.spawn(async move {
             let mut filled = Vec::new();
             loop {
@@ -193,7 +214,7 @@ async fn fill(
             }
         });
     }
-    let mut all = Vec::with_capacity(plan.keys);
+    let mut all = Vec::with_capacity(keys);
     while let Some(worker) = workers.join_next().await {
         all.extend(worker??);
     }
@@ -266,7 +287,7 @@ pub fn say(fills: &[Fill]) -> String {
         let fill = fills.iter().find(|fill| fill.variant == variant)?;
         Some(fill.busiest() as f64)
     };
-    if let (Some(plain), Some(levelled)) = (busiest("plain, uneven costs"), busiest("levelled, uneven costs")) {
+    if let (Some(plain), Some(levelled)) = (busiest(PLAIN_UNEVEN), busiest(LEVELLED_UNEVEN)) {
         said.push(format!(
             "Where costs are uneven, the busiest second has {:.2} of the work that plain jitter's has.",
             levelled / plain.max(1.0)
