@@ -213,7 +213,7 @@ fn of(herds: &[Herd], kind: Kind) -> Option<&Herd> {
 fn said_one_by_one(herds: &[Herd], line: impl Fn(&Herd) -> String) -> String {
     let lines: Vec<_> = herds
         .iter()
-        .map(|herd| format!("{}: {}", herd.kind.as_str(), line(herd)))
+        .map(|herd| format!("{}: {}", herd.name(), line(herd)))
         .collect();
     lines.join("; ") + "."
 }

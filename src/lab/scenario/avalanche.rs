@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Plan, World};
-use crate::lab::human::{count, counted, time};
+use crate::lab::human::{counted, time};
 use crate::lab::own_server::{APART, PLAIN, RESTARTED};
 use crate::lab::strategy::Kind;
 use crate::lab::strategy::client::{Client, proto_duration};
@@ -31,8 +31,12 @@ const USUAL_WIDTH: f64 = 0.2;
 /// What rebuilds cost that are all alike.
 const EVEN_COST: Duration = Duration::from_millis(20);
 
+const PLAIN_EVEN: &str = "plain";
+const LEVELLED_EVEN: &str = "levelled";
 const PLAIN_UNEVEN: &str = "plain, uneven costs";
 const LEVELLED_UNEVEN: &str = "levelled, uneven costs";
+const PLAIN_RESTART: &str = "plain, a restart";
+const LEVELLED_RESTART: &str = "levelled, a restart";
 
 /// When the keys of one strategy come due.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ pub struct Fill {
     pub due: Vec<u64>,
     /// The mean a second, if they were spread evenly over the range of the jitter.
     pub mean: f64,
+    /// What is counted is work, in mean rebuilds, because rebuilds do not all cost the same.
+    pub uneven: bool,
 }
 
 impl Fill {
@@ -71,6 +77,7 @@ impl Fill {
             first,
             due,
             mean: lives.len() as f64 / range,
+            uneven: false,
         }
     }
 
@@ -92,6 +99,7 @@ impl Fill {
             keys: filled.len(),
             first: Duration::from_secs(((first * SECOND).saturating_sub(began) + SECOND / 2) / SECOND),
             mean: filled.len() as f64 / range.as_secs_f64().max(1.0),
+            uneven: filled.windows(2).any(|two| two[0].cost != two[1].cost),
             due: work.into_iter().map(|work: f64| work.round() as u64).collect(),
         }
     }
@@ -171,15 +179,15 @@ fn ways(plan: &Plan, world: &World) -> anyhow::Result<Vec<Way>> {
     // What is planned in one namespace does not matter to the others.
     let (plain, apart) = (world.client_beside(PLAIN)?, world.client_beside(APART)?);
     let mut ways = vec![
-        way("plain jitter", &plain, plan.keys, false),
-        way("levelled", levelled, plan.keys, false),
+        way(PLAIN_EVEN, &plain, plan.keys, false),
+        way(LEVELLED_EVEN, levelled, plan.keys, false),
         way(PLAIN_UNEVEN, &plain, plan.keys, true),
         way(LEVELLED_UNEVEN, &apart, plan.keys, true),
     ];
     if plan.restart > 0 {
         let restarted = world.client_beside(RESTARTED)?;
-        ways.push(way("plain, a restart", &plain, plan.restart, false));
-        ways.push(way("levelled, a restart", &restarted, plan.restart, false));
+        ways.push(way(PLAIN_RESTART, &plain, plan.restart, false));
+        ways.push(way(LEVELLED_RESTART, &restarted, plan.restart, false));
     }
     Ok(ways)
 }
@@ -265,33 +273,49 @@ async fn fill_one(client: &Client, key: &str, lives: Duration, cost: Duration) -
 
 /// What was seen.
 pub fn say(fills: &[Fill]) -> String {
+    let of = |variant: &str| fills.iter().find(|fill| fill.variant == variant);
     let mut said = Vec::new();
-    for fill in fills {
-        said.push(match (fill.kind, fill.variant) {
-            (Kind::Drover, variant) => format!(
-                "drover{}{variant}: {} over {}, {} in the busiest second, {:.2} × the mean.",
-                if variant.is_empty() { "" } else { ", " },
-                counted(fill.keys as u64, "key", "keys"),
-                time(fill.range()),
-                count(fill.busiest()),
-                fill.ratio()
+    if let Some(none) = fills.iter().find(|fill| fill.kind == Kind::None) {
+        said.push(format!(
+            "Without jitter all {} come due in the same second, {} after they were filled.",
+            counted(none.keys as u64, "key", "keys"),
+            time(none.first)
+        ));
+    }
+    if let Some(drover) = fills
+        .iter()
+        .find(|fill| fill.kind == Kind::Drover && fill.variant.is_empty())
+    {
+        said.push(format!(
+            "With drover they come due over {}, the busiest second with {:.2} times the mean.",
+            time(drover.range()),
+            drover.ratio()
+        ));
+    }
+    for (plain, levelled) in [
+        (PLAIN_EVEN, LEVELLED_EVEN),
+        (PLAIN_UNEVEN, LEVELLED_UNEVEN),
+        (PLAIN_RESTART, LEVELLED_RESTART),
+    ] {
+        let (Some(plain), Some(levelled)) = (of(plain), of(levelled)) else {
+            continue;
+        };
+        let (level, unlevel) = (levelled.ratio(), plain.ratio());
+        let keys = counted(levelled.keys as u64, "key", "keys");
+        said.push(match levelled.variant {
+            LEVELLED_UNEVEN => format!(
+                "Where costs are uneven, its busiest second has {:.2} of the work that plain jitter's has.",
+                levelled.busiest() as f64 / plain.busiest().max(1) as f64
             ),
+            LEVELLED_RESTART => {
+                format!(
+                    "Of a restart that fills {keys} it has {level:.2} times the mean, with plain jitter {unlevel:.2}."
+                )
+            }
             _ => format!(
-                "Without jitter all {} keys come due in the same second, {} after they were filled.",
-                count(fill.keys as u64),
-                time(fill.first)
+                "Levelled, the busiest second of {keys} has {level:.2} times the mean, with plain jitter {unlevel:.2}."
             ),
         });
-    }
-    let busiest = |variant: &str| {
-        let fill = fills.iter().find(|fill| fill.variant == variant)?;
-        Some(fill.busiest() as f64)
-    };
-    if let (Some(plain), Some(levelled)) = (busiest(PLAIN_UNEVEN), busiest(LEVELLED_UNEVEN)) {
-        said.push(format!(
-            "Where costs are uneven, the busiest second has {:.2} of the work that plain jitter's has.",
-            levelled / plain.max(1.0)
-        ));
     }
     said.join(" ")
 }

@@ -5,8 +5,8 @@
 //! rebuilds as it has connections, callers queue at drover instead. The strategies go one after the other.
 
 use super::trial::Trial;
-use super::{Plan, World};
-use crate::lab::human::{count, time};
+use super::{Plan, World, of, said_one_by_one};
+use crate::lab::human::{count, counted, time};
 use crate::lab::measure::Herd;
 use crate::lab::own_server::{BUDGET, PATIENT};
 use crate::lab::strategy::Kind;
@@ -47,24 +47,29 @@ fn keys(plan: &Plan) -> usize {
 
 /// What was seen.
 pub fn say(plan: &Plan, herds: &[Herd]) -> String {
-    let keys = keys(plan);
-    let capacity = plan.query.mul_f64(keys as f64 / plan.connections as f64);
-    let mut said = vec![format!(
-        "The origin needs {} for {} keys, {} at a time.",
-        time(capacity),
-        count(keys as u64),
-        count(plan.connections as u64)
-    )];
-    said.extend(herds.iter().map(|herd| {
-        let (took, most) = (herd.last_query(), herd.most_at_once());
+    let capacity = plan.query.mul_f64(keys(plan) as f64 / plan.connections as f64);
+    let line = |herd: &Herd| {
         format!(
-            "{}: {} queries, at most {} at once, the last one done after {} ({:.2} × that).",
-            herd.name(),
-            count(herd.queried()),
-            count(most),
-            time(took),
-            took.as_secs_f64() / capacity.as_secs_f64().max(f64::MIN_POSITIVE)
+            "{}, at most {} at once, done in {:.2} times that",
+            counted(herd.queried(), "query", "queries"),
+            count(herd.most_at_once()),
+            herd.last_query().as_secs_f64() / capacity.as_secs_f64().max(f64::MIN_POSITIVE)
         )
-    }));
-    said.join(" ")
+    };
+    let needs = format!(
+        "The origin needs {} for {}.",
+        time(capacity),
+        counted(keys(plan) as u64, "key", "keys")
+    );
+    let budget = herds.iter().find(|herd| herd.variant == WITH_BUDGET);
+    match (of(herds, Kind::None), of(herds, Kind::Drover), budget) {
+        (Some(none), Some(drover), Some(budget)) => format!(
+            "{needs} Unprotected, it got {}. With drover: {}. With a budget of {}: {}.",
+            line(none),
+            line(drover),
+            counted(plan.connections as u64, "rebuild", "rebuilds"),
+            line(budget)
+        ),
+        _ => format!("{needs} {}", said_one_by_one(herds, line)),
+    }
 }

@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use tokio::time::sleep_until;
 
 use super::trial::Trial;
-use super::{Plan, World};
+use super::{Plan, World, of, said_one_by_one};
 use crate::lab::human::{count, counted, time};
 use crate::lab::measure::Herd;
 use crate::lab::strategy::Kind;
@@ -23,7 +23,7 @@ pub const BEFORE: Duration = Duration::from_secs(3);
 /// How long the origin fails.
 pub const OUTAGE: Duration = Duration::from_secs(10);
 /// By then each key has failed once.
-const SETTLED: Duration = Duration::from_secs(3);
+pub const SETTLED: Duration = Duration::from_secs(3);
 /// How long it is watched afterwards.
 const AFTER: Duration = Duration::from_secs(12);
 
@@ -59,19 +59,22 @@ pub fn during(herd: &Herd) -> (u64, u64) {
 
 /// What was seen.
 pub fn say(herds: &[Herd]) -> String {
-    let lines: Vec<String> = herds
-        .iter()
-        .map(|herd| {
-            let (all, late) = during(herd);
-            format!(
-                "{}: {} while it failed, {} of them after its first {}, and {} without a value.",
-                herd.kind.as_str(),
-                counted(all, "query", "queries"),
-                count(late),
-                time(SETTLED),
-                counted(herd.failed, "request", "requests")
-            )
-        })
-        .collect();
-    format!("The origin fails for {}. {}", time(OUTAGE), lines.join(" "))
+    let line = |herd: &Herd| {
+        let (all, late) = during(herd);
+        format!(
+            "{} while it failed, {} of them after the first {}, and {} without a value",
+            counted(all, "query", "queries"),
+            count(late),
+            time(SETTLED),
+            counted(herd.failed, "request", "requests")
+        )
+    };
+    match (of(herds, Kind::None), of(herds, Kind::Drover)) {
+        (Some(none), Some(drover)) => format!(
+            "Unprotected, the origin got {}. With drover it got {}.",
+            line(none),
+            line(drover)
+        ),
+        _ => said_one_by_one(herds, line),
+    }
 }

@@ -79,6 +79,7 @@ async fn with_workers_nobody_waits_and_the_origin_gets_hardly_more_than_must_be(
     };
     let plan = Plan {
         strategies: vec![Kind::Drover],
+        callers: 6,
         duration: Duration::from_secs(30),
         workers: 2,
         ..plan(Scenario::Steady)
