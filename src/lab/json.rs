@@ -76,6 +76,7 @@ fn worked(worked: Worked) -> Value {
         "warming_queries": worked.warmed,
         "least_queries": worked.least,
         "least_queries_with_room": worked.with_room,
+        "most_over_least_a_key": worked.over,
     })
 }
 
@@ -112,6 +113,7 @@ fn fill(fill: &Fill) -> Value {
         "strategy": fill.kind.as_str(),
         "variant": fill.variant,
         "keys": fill.keys,
+        "filled_in_ms": ms(fill.took),
         "first_due_ms": ms(fill.first),
         "due_per_second": fill.due,
         "busiest_second": fill.busiest(),

@@ -128,6 +128,7 @@ fn fills_table(fills: &[Fill]) -> Table {
     let mut table = table(&[
         "jitter",
         "keys",
+        "filled in",
         "due from",
         "due to",
         "busiest second",
@@ -138,6 +139,7 @@ fn fills_table(fills: &[Fill]) -> Table {
         table.add_row([
             fill.name(),
             count(fill.keys as u64),
+            time(fill.took),
             time(fill.first),
             time(fill.first + fill.range()),
             count(fill.busiest()),

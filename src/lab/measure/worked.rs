@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::lab::strategy::drover::{Ledger, Served};
+use crate::lab::strategy::drover::{Ledger, Lives, Served};
 
 /// For handing a refresh out: what drover leaves beside twice the cost (`decision::refresh`).
 const HAND_OUT: Duration = Duration::from_millis(50);
@@ -20,25 +20,34 @@ pub struct Worked {
     pub warmed: u64,
     /// Queries that lifetimes and costs allow at the least: each rebuild begins its cost before its value's freshness ends, and not earlier.
     pub least: u64,
-    /// The same with the room that drover leaves: each begins twice the cost and 50 ms before.
+    /// The most rebuilds that one key had beyond that.
+    pub over: u64,
+    /// The least with the room that drover leaves: each begins twice the cost and 50 ms before.
     pub with_room: u64,
 }
 
 impl Worked {
     /// Sums up a run that began then and lasted so long, of rebuilds that cost so much.
     pub fn new(workers: usize, warmed: u64, ledger: &Ledger, began: Instant, length: Duration, cost: Duration) -> Self {
-        let least = |room| {
-            let keys = ledger.lives().into_iter();
-            keys.map(|lives| least(&lives, began, length, cost, room)).sum()
-        };
+        let keys = ledger.lives();
+        let of = |lives: &Lives, room| least(lives, began, length, cost, room);
+        let least = |room| keys.iter().map(|lives| of(lives, room)).sum();
+        let over = |lives: &Lives| begun(lives, began, length, cost).saturating_sub(of(lives, cost));
         Self {
             workers,
             served: ledger.served(),
             warmed,
             least: least(cost),
+            over: keys.iter().map(over).max().unwrap_or_default(),
             with_room: least(cost * 2 + HAND_OUT),
         }
     }
+}
+
+/// How many rebuilds of a key did begin within the run.
+fn begun(lives: &[(Instant, Duration)], began: Instant, length: Duration, cost: Duration) -> u64 {
+    let within = |(stored, _): &&(Instant, Duration)| *stored > began && *stored < began + length + cost;
+    lives.iter().filter(within).count() as u64
 }
 
 /// How many rebuilds of a key begin within the run if each begins `room` before the end of its value's freshness and takes `cost`.

@@ -67,12 +67,13 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, fills: &[Fill]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Panels of one strategy with as many keys are drawn to one scale: they are there to be compared.
+/// Panels of one strategy with as many keys are drawn to one scale, which has room for the mean: they are there to be compared.
 fn highest(fill: &Fill, fills: &[Fill]) -> u64 {
     let alike = fills
         .iter()
         .filter(|other| (other.kind, other.keys) == (fill.kind, fill.keys));
-    alike.map(Fill::busiest).max().unwrap_or_default().max(1)
+    let busiest = alike.map(Fill::busiest).max().unwrap_or_default();
+    busiest.max(fill.mean.ceil() as u64).max(1)
 }
 
 fn panel(canvas: &Canvas<'_>, floor: i32, fill: &Fill, times: &Scale, highest: u64) -> anyhow::Result<()> {

@@ -47,6 +47,8 @@ pub struct Fill {
     pub variant: &'static str,
     /// How many keys.
     pub keys: usize,
+    /// From the first key that was filled to the last.
+    pub took: Duration,
     /// From filling to the first key that comes due.
     pub first: Duration,
     /// How many come due in each second from then on.
@@ -74,6 +76,7 @@ impl Fill {
             kind,
             variant: "",
             keys: lives.len(),
+            took: Duration::ZERO,
             first,
             due,
             mean: lives.len() as f64 / range,
@@ -85,6 +88,7 @@ impl Fill {
     fn planned(kind: Kind, variant: &'static str, filled: &[Filled], range: Duration) -> Self {
         const SECOND: u64 = 1_000_000;
         let began = filled.iter().map(|filled| filled.at).min().unwrap_or_default();
+        let ended = filled.iter().map(|filled| filled.at).max().unwrap_or_default();
         let first = filled.iter().map(|filled| filled.due).min().unwrap_or_default() / SECOND;
         let last = filled.iter().map(|filled| filled.due).max().unwrap_or_default() / SECOND;
         let costs: f64 = filled.iter().map(|filled| filled.cost.as_secs_f64()).sum();
@@ -97,6 +101,7 @@ impl Fill {
             kind,
             variant,
             keys: filled.len(),
+            took: Duration::from_micros(ended - began),
             first: Duration::from_secs(((first * SECOND).saturating_sub(began) + SECOND / 2) / SECOND),
             mean: filled.len() as f64 / range.as_secs_f64().max(1.0),
             uneven: filled.windows(2).any(|two| two[0].cost != two[1].cost),

@@ -126,8 +126,9 @@ fn say_worked(herd: &Herd, worked: &Worked) -> String {
         number => count(number),
     };
     format!(
-        "With {}: of {} {} waited, {} saw an expired value, {} had to rebuild. The origin got {}, and {} before that for the warming call; \
-         {} is the least that lifetimes and costs allow, {} with the room that drover leaves for a rebuild of twice its cost.",
+        "With {}: of {} {} waited, {} saw an expired value, {} had to rebuild. The origin got {}, and {} before that for the one warming \
+         call. The least that lifetimes and costs allow is {} (each rebuild begun at the last moment), or {} with the room that drover \
+         leaves for one of twice its cost; no key was rebuilt more than {} beyond the least.",
         counted(worked.workers as u64, "worker", "workers"),
         counted(herd.requests(), "request", "requests"),
         none_or(worked.served.waited),
@@ -137,5 +138,9 @@ fn say_worked(herd: &Herd, worked: &Worked) -> String {
         count(worked.warmed),
         count(worked.least),
         count(worked.with_room),
+        match worked.over {
+            1 => "once".to_owned(),
+            times => format!("{} times", count(times)),
+        }
     )
 }

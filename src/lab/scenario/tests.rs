@@ -96,6 +96,7 @@ async fn with_workers_nobody_waits_and_the_origin_gets_hardly_more_than_must_be(
         seen.least <= seen.with_room && seen.with_room <= herd.queried(),
         "{seen:?}"
     );
+    assert!(seen.over <= 2, "of ten lifetimes: {seen:?}");
     let spread = herd.queried() - seen.with_room;
     assert!(spread <= 5, "{spread} more than {seen:?}");
 }

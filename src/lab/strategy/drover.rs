@@ -26,7 +26,7 @@ use crate::proto::{Failure, Hit, Lease, Lifetimes, Rebuild};
 mod ledger;
 mod worker;
 
-pub use ledger::{Ledger, Served};
+pub use ledger::{Ledger, Lives, Served};
 
 /// The lease length that is renewed towards when an answer says none.
 const USUAL_LEASE: Duration = Duration::from_secs(10);
