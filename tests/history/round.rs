@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use drover::decision::TAKE_UP;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -13,10 +14,11 @@ use crate::checker::{self, Found};
 use crate::client::{Client, Manners, stream};
 use crate::faults::{Fault, Rhythm, play};
 use crate::field::{self, Field};
-use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY};
+use crate::names::{FARM, LONGEST_LEASE, LONGEST_LIFE, MILL, PLACES, RELAY};
 use crate::recorder::{Recorder, arrange};
 use crate::rest::{Unheard, come_to_rest};
 use crate::watcher::{Diary, Habits, Subscriber};
+use crate::worker::{self, Ways, Worker};
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +121,7 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
         only_retryable(&ops, &recorder);
     }
     let lapses = recorder.lapses();
+    worker::tell_when_granted(&mut ops, layout.kind != field::Kind::Cluster);
     let history = History {
         terms: terms(fault, measure, &layout),
         keys,
@@ -158,9 +161,20 @@ fn terms(fault: Fault, measure: Measure, layout: &field::Layout) -> Terms {
         one_sequence: layout.kind != field::Kind::Cluster,
         longest_lease: LONGEST_LEASE,
         shortest_lease: 100_000,
-        windows: vec![2 * LONGEST_LIFE, LONGEST_LIFE, u64::MAX / 2],
+        windows: vec![
+            2 * LONGEST_LIFE,
+            LONGEST_LIFE,
+            u64::MAX / 2,
+            2 * LONGEST_LIFE,
+            2 * LONGEST_LIFE,
+        ],
         max_silence: 15_000_000,
-        budget: false,
+        budgets: vec![0, 0, 0, 0, PLACES],
+        // It is free with the report, or with its time and what a grace there is; where something fails, as late as it may come back at all.
+        place_is_back: Some(match fault {
+            Fault::Nothing | Fault::OneReplica => 350_000,
+            _ => 350_000 + LONGEST_LEASE + TAKE_UP.as_micros() as u64,
+        }),
     }
 }
 
@@ -220,6 +234,15 @@ fn clients(field: &Field, measure: Measure, manners: Manners, over: &Cancellatio
     let first = (shop + still).next_multiple_of(keys * 3);
     for number in first..first + keys * 3 {
         tasks.spawn(client(number).relay());
+    }
+    let next = first + keys * 3;
+    for number in next..next + measure.clients / 2 {
+        tasks.spawn(client(number).beside_workers(if number % 2 == 0 { FARM } else { MILL }));
+    }
+    let next = next + measure.clients / 2;
+    for (number, ways) in (next..).zip(Ways::ALL) {
+        let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
+        tasks.spawn(Worker::new(number, lines, manners, measure.seed, ways, over.clone()).live());
     }
     tasks
 }
