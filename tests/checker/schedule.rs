@@ -9,6 +9,6 @@ pub fn refreshes_go_to_one_worker(seen: &Seen<'_>, found: &mut Found) {
     let pulls = seen
         .ops
         .iter()
-        .filter(|op| op.question().is_some_and(|question| question.pulls()));
+        .filter(|op| op.granted().is_some() && op.question().is_some_and(|question| question.pulls()));
     found.looked("refreshes given to workers", pulls.count());
 }

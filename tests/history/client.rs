@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::calls::{Lines, Who, span};
 use crate::checker::model::{End, Grant, Op, Target};
 use crate::names::{FARM, MILL, RELAY, SHOP, STILL};
+use crate::worker::plan;
 
 /// How clients behave in a run.
 #[derive(Clone, Copy, Debug)]
@@ -233,10 +234,14 @@ impl Client {
                 self.make_old(who, namespace, vec![Target::Key(key)], mode, 0).await;
                 continue;
             }
+            if self.chance(0.01) {
+                plan(&self.lines, namespace, &mut self.rng).await;
+                continue;
+            }
             let intent = match self.rng.random_range(0..100) {
-                0..80 => Intent::Use,
-                80..86 => Intent::Early,
-                86..94 => Intent::Force,
+                0..88 => Intent::Use,
+                88..91 => Intent::Early,
+                91..94 => Intent::Force,
                 _ => Intent::Read,
             };
             let wait = self.one_of(&[None, None, Some(0), Some(250_000), Some(1_500_000)]);
@@ -246,7 +251,7 @@ impl Client {
             let granted = op.granted_or_degraded().cloned();
             self.keep(op);
             if let Some(grant) = granted {
-                self.rebuild(who.replica, key, grant).await;
+                self.rebuild_mostly_at_once(who.replica, key, grant).await;
             }
         }
         self.ops
@@ -254,10 +259,10 @@ impl Client {
 
     /// A worker's task: with its lease it does what every client does; what it did.
     pub async fn at_task(mut self, replica: u16, key: u32, grant: Grant) -> Vec<Op> {
-        if self.chance(0.5) {
+        if self.chance(0.3) {
             self.renew(key, grant.lease).await;
         }
-        self.rebuild(replica, key, grant).await;
+        self.rebuild_mostly_at_once(replica, key, grant).await;
         self.ops
     }
 

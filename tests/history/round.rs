@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Lines;
-use crate::checker::model::{End, History, Kind, Op, Terms, Watcher};
+use crate::checker::model::{End, History, Kind, Op, Question, Terms, Watcher};
 use crate::checker::{self, Found};
 use crate::client::{Client, Manners, stream};
 use crate::faults::{Fault, Rhythm, play};
@@ -70,6 +70,8 @@ impl Round {
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub operations: usize,
+    /// Of these: refreshes that workers were given.
+    pub tasks: usize,
     pub unknown: usize,
     pub degraded: usize,
     /// The longest that nobody was granted a key of `relay`, all of which somebody always wants.
@@ -119,6 +121,24 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
     }
     if fault == Fault::RollingRestart {
         only_retryable(&ops, &recorder);
+    }
+    for ns in [FARM, MILL] {
+        let of = |f: &dyn Fn(&Op) -> bool| {
+            ops.iter()
+                .filter(|op| op.key().is_some_and(|k| keys[k as usize] == ns) && f(op))
+                .count()
+        };
+        eprintln!(
+            "DEBUG ns {ns}: asked {} hits {} caller grants {} tasks {} accepted {} busy {} backoff {} unk {}",
+            of(&|o| o.question().is_some_and(|q| !q.pulls())),
+            of(&|o| matches!(o.end, End::Hit(_))),
+            of(&|o| o.granted().is_some() && !is_task(o)),
+            of(&|o| o.granted().is_some() && is_task(o)),
+            of(&|o| o.accepted().is_some()),
+            of(&|o| matches!(o.end, End::Busy)),
+            of(&|o| matches!(o.end, End::Backoff)),
+            of(&|o| o.is_unknown())
+        );
     }
     let lapses = recorder.lapses();
     worker::tell_when_granted(&mut ops, layout.kind != field::Kind::Cluster);
@@ -255,12 +275,17 @@ fn prober(field: &Field, measure: Measure, manners: Manners) -> Client {
 impl Figures {
     fn of(history: &History) -> Figures {
         let mut figures = Figures {
-            operations: history.ops.len(),
+            tasks: history
+                .ops
+                .iter()
+                .filter(|op| is_task(op) && op.granted().is_some())
+                .count(),
             without_grant: longest_gap(history),
             back_after: back_after(history),
             ..Figures::default()
         };
-        for op in &history.ops {
+        for op in history.ops.iter().filter(|op| !(is_task(op) && op.is_unknown())) {
+            figures.operations += 1;
             figures.unknown += usize::from(op.is_unknown());
             figures.degraded += usize::from(op.degraded);
             if let End::Failed(why) | End::Unknown(why) = op.end {
@@ -274,6 +299,10 @@ impl Figures {
         }
         figures
     }
+}
+
+fn is_task(op: &Op) -> bool {
+    op.question().is_some_and(Question::pulls)
 }
 
 /// When each key of `relay` was granted to somebody, in order.

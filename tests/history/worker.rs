@@ -176,9 +176,6 @@ impl Worker {
                 Some(Event::Progress(_)) => continue,
                 None => self.lines.recorder.wrong("a worker was told nothing".to_owned()),
             }
-            if self.rng.random_bool(0.02) {
-                self.plan().await;
-            }
             if self.rng.random_bool(self.ways.leaves) {
                 return heard;
             }
@@ -257,23 +254,22 @@ impl Worker {
             }
         }
     }
+}
 
-    /// Has some keys refreshed that nobody asked for, or that are good.
-    async fn plan(&mut self) {
-        let namespace = self.ways.namespaces[self.rng.random_range(0..self.ways.namespaces.len())];
-        let names = &self.lines.names;
-        let spreads = [0, 200_000, 2_000_000];
-        let mut request = tonic::Request::new(proto::ScheduleRefreshRequest {
-            namespace: names.namespace(namespace).to_owned(),
-            keys: names.of(namespace).map(|key| names.key(key).1.to_owned()).collect(),
-            spread_over: span(spreads[self.rng.random_range(0..spreads.len())]),
-            only_if_missing: self.rng.random_bool(0.5),
-        });
-        request.set_timeout(Duration::from_secs(1));
-        let replica = self.rng.random_range(0..self.lines.replicas());
-        // Whether it was done shows in the tasks.
-        let _ = self.lines.service(replica).schedule_refresh(request).await;
-    }
+/// Has some keys refreshed that nobody asked for, or that are good.
+pub async fn plan(lines: &Lines, namespace: u16, rng: &mut StdRng) {
+    let names = &lines.names;
+    let spreads = [0, 200_000, 2_000_000];
+    let mut request = tonic::Request::new(proto::ScheduleRefreshRequest {
+        namespace: names.namespace(namespace).to_owned(),
+        keys: names.of(namespace).map(|key| names.key(key).1.to_owned()).collect(),
+        spread_over: span(spreads[rng.random_range(0..spreads.len())]),
+        only_if_missing: rng.random_bool(0.5),
+    });
+    request.set_timeout(Duration::from_secs(1));
+    let replica = rng.random_range(0..lines.replicas());
+    // Whether it was done shows in the tasks.
+    let _ = lines.service(replica).schedule_refresh(request).await;
 }
 
 /// Says of each task when it was granted at the earliest: when that was asked for which got a smaller number.
