@@ -1,4 +1,4 @@
-//! One run: a field, clients and watchers in it, one kind of fault; then rest, and the question whether the history keeps the promises.
+//! One run: a field, clients, workers and watchers in it, one kind of fault; then rest, and the question whether the history keeps the promises.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Measure {
     pub seed: u64,
     /// How long the clients go on.
     pub length: Duration,
-    /// Clients in `shop`; others in proportion.
+    /// Clients in `shop`; others in proportion. The workers are always the same.
     pub clients: u32,
     /// Between one thing that a client does and the next, on average.
     pub pause: Duration,
@@ -121,24 +121,6 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
     }
     if fault == Fault::RollingRestart {
         only_retryable(&ops, &recorder);
-    }
-    for ns in [FARM, MILL] {
-        let of = |f: &dyn Fn(&Op) -> bool| {
-            ops.iter()
-                .filter(|op| op.key().is_some_and(|k| keys[k as usize] == ns) && f(op))
-                .count()
-        };
-        eprintln!(
-            "DEBUG ns {ns}: asked {} hits {} caller grants {} tasks {} accepted {} busy {} backoff {} unk {}",
-            of(&|o| o.question().is_some_and(|q| !q.pulls())),
-            of(&|o| matches!(o.end, End::Hit(_))),
-            of(&|o| o.granted().is_some() && !is_task(o)),
-            of(&|o| o.granted().is_some() && is_task(o)),
-            of(&|o| o.accepted().is_some()),
-            of(&|o| matches!(o.end, End::Busy)),
-            of(&|o| matches!(o.end, End::Backoff)),
-            of(&|o| o.is_unknown())
-        );
     }
     let lapses = recorder.lapses();
     worker::tell_when_granted(&mut ops, layout.kind != field::Kind::Cluster);
