@@ -44,11 +44,11 @@ store_down = "refuse"
 fresh_ttl = "300s"
 
 [namespaces.farm]
-fresh_ttl = "300ms"
+fresh_ttl = "1s"
 stale_while_revalidate = "400ms"
 
 [namespaces.mill]
-fresh_ttl = "300ms"
+fresh_ttl = "1s"
 stale_while_revalidate = "200ms"
 max_concurrent_rebuilds = 3
 "#;
