@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use drover::decision::LeaseId;
 
 use super::index::Seen;
-use super::model::{Asked, End, Kind, Op, Target};
+use super::model::{Asked, End, Kind, Op, Outcome, Target};
 use super::{Found, Promise};
 
 /// A number that a call brought, in the sequence that it is of.
@@ -107,11 +107,11 @@ pub fn same_question(one: &Op, other: &Op) -> bool {
 }
 
 /// A lease as its holder knows it: it certainly has it in this stretch.
-struct Hold {
+pub struct Hold {
     token: u64,
-    by: usize,
-    from: u64,
-    to: u64,
+    pub by: usize,
+    pub from: u64,
+    pub to: u64,
 }
 
 /// From the answer to the report, or to the deadline, or to whatever may have taken it.
@@ -120,7 +120,7 @@ pub fn holds_do_not_overlap(seen: &Seen<'_>, found: &mut Found) {
         let mut holds: Vec<Hold> = of_key
             .grants
             .iter()
-            .filter_map(|index| hold(seen, key as u32, *index))
+            .filter_map(|index| hold(seen, key as u32, *index, Beyond::Unreplaced))
             .collect();
         holds.sort_by_key(|hold| hold.token);
         found.looked("holds", holds.len());
@@ -146,11 +146,26 @@ pub fn holds_do_not_overlap(seen: &Seen<'_>, found: &mut Found) {
     }
 }
 
-fn hold(seen: &Seen<'_>, key: u32, index: usize) -> Option<Hold> {
+/// What a lease may have beyond its time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// A late report that was accepted: until it nobody else had the key.
+    Unreplaced,
+    Nothing,
+}
+
+pub fn hold(seen: &Seen<'_>, key: u32, index: usize, beyond: Beyond) -> Option<Hold> {
     let (_, op, grant) = seen.grant(index)?;
     let of_lease = seen.leases.get(&(key, grant.lease))?;
     let from = op.ended.at;
     let mut to = renewed(seen, &of_lease.renewals, grant.sure_until);
+    let kept = |report: &Op| {
+        let told = report.accepted();
+        told.is_some_and(|(report, _)| report.outcome != Outcome::Abandoned)
+    };
+    if beyond == Beyond::Unreplaced && of_lease.reports.iter().any(|index| kept(&seen.ops[*index])) {
+        to = u64::MAX;
+    }
     for report in of_lease.reports.iter().map(|index| &seen.ops[*index]) {
         // Whoever has nothing to confirm goes on.
         let goes_on = matches!(report.end, End::Failed(_) | End::Refused("no_value"));

@@ -11,6 +11,7 @@
 
 pub mod model;
 
+mod budget;
 mod copies;
 mod index;
 mod leases;
@@ -110,6 +111,7 @@ pub fn check(history: &History) -> Found {
     waiting::values_reach_those_who_wait(&seen, &mut found);
     watching::watchers_are_told(&seen, &mut found);
     copies::local_copies_obey(&seen, &mut found);
+    budget::never_more_holders_than_places(&seen, &mut found);
     schedule::refreshes_go_to_one_worker(&seen, &mut found);
     found
 }

@@ -333,8 +333,10 @@ pub struct Terms {
     pub windows: Vec<u64>,
     /// Who hears nothing for so long serves no local copies.
     pub max_silence: u64,
-    /// Grants need a place: a key may wait for one although nobody has it.
-    pub budget: bool,
+    /// So many rebuilds may run at once, by namespace; 0: any number.
+    pub budgets: Vec<u32>,
+    /// So long after a lease's certain end its place in a budget is free at the latest. `None`: only the store's own account tells.
+    pub place_is_back: Option<u64>,
 }
 
 /// Everything.
@@ -359,6 +361,12 @@ impl History {
             watchers: Vec::new(),
             ..self
         }
+    }
+
+    /// How many rebuilds of a key's namespace may run at once; 0: any number.
+    pub fn budget_of(&self, key: u32) -> u32 {
+        let namespace = usize::from(self.keys[key as usize]);
+        self.terms.budgets.get(namespace).copied().unwrap_or_default()
     }
 
     /// Lapses of some kind.

@@ -52,17 +52,22 @@ fn awake(seen: &Seen<'_>, op: &Op, from: u64, to: u64) -> u64 {
 /// A parked caller is answered, or somebody holds the lease, or soon will.
 pub fn nobody_waits_for_nothing(seen: &Seen<'_>, found: &mut Found) {
     let terms = &seen.history.terms;
-    if terms.budget {
-        // Only the store's account tells whether there was one.
-        return;
-    }
+    let rooms = super::budget::rooms(seen);
     for (key, of_key) in seen.keys.iter().enumerate() {
-        let gaps = gaps(seen, key as u32);
+        let mut gaps = gaps(seen, key as u32);
+        let mut patience = terms.notice;
+        if seen.history.budget_of(key as u32) > 0 {
+            let Some(room) = rooms.get(&seen.history.keys[key]) else {
+                continue;
+            };
+            gaps = super::budget::both(&gaps, room);
+            patience += super::budget::ASKS_AGAIN;
+        }
         let acquires = of_key.acquires.iter().map(|index| &seen.ops[*index]);
         for op in acquires.filter(|op| op.question().is_some_and(|question| !question.pulls())) {
             // Who only reads is told a moment later that there is nothing: somebody at another replica may be the one who is promoted.
             let reads = op.question().is_some_and(|asked| asked.intent == Intent::Read);
-            let notice = terms.notice + if reads { READERS_LATER } else { 0 };
+            let notice = patience + if reads { READERS_LATER } else { 0 };
             let (from, to) = (op.invoked.at + terms.slack, op.ended.at);
             if to <= from + notice {
                 continue;
@@ -82,7 +87,20 @@ pub fn nobody_waits_for_nothing(seen: &Seen<'_>, found: &mut Found) {
 }
 
 /// When certainly nobody held a key: in µs since the start, in order.
-pub fn gaps(seen: &Seen<'_>, key: u32) -> Vec<(u64, u64)> {
+fn gaps(seen: &Seen<'_>, key: u32) -> Vec<(u64, u64)> {
+    let (mut gaps, mut free_from) = (Vec::new(), 0);
+    for (from, to) in stretches(seen, key) {
+        if free_from < from {
+            gaps.push((free_from, from));
+        }
+        free_from = free_from.max(to);
+    }
+    gaps.push((free_from, u64::MAX));
+    gaps
+}
+
+/// When somebody may have held a key, each lease by itself, in the order of their beginnings.
+pub fn stretches(seen: &Seen<'_>, key: u32) -> Vec<(u64, u64)> {
     let of_key = &seen.keys[key as usize];
     let mut maybe: Vec<(u64, u64)> = of_key
         .grants
@@ -94,15 +112,7 @@ pub fn gaps(seen: &Seen<'_>, key: u32) -> Vec<(u64, u64)> {
     let longest = seen.history.terms.longest_lease;
     maybe.extend(unknown.map(|op| (op.invoked.at, op.until.at.saturating_add(longest))));
     maybe.sort_unstable();
-    let (mut gaps, mut free_from) = (Vec::new(), 0);
-    for (from, to) in maybe {
-        if free_from < from {
-            gaps.push((free_from, from));
-        }
-        free_from = free_from.max(to);
-    }
-    gaps.push((free_from, u64::MAX));
-    gaps
+    maybe
 }
 
 /// From the earliest beginning to the latest end.

@@ -7,11 +7,11 @@ use drover::decision::{Intent, LeaseId, Mode, Seq};
 
 use crate::ALONE;
 use crate::checker::model::{
-    Accepted, Asked, End, Grant, History, Invalidated, Moment, Op, Outcome, Question, Read, Report, Target, What,
+    Accepted, Asked, End, Grant, History, Invalidated, Moment, Op, Outcome, PULLS, Question, Read, Report, Target, What,
 };
 use crate::checker::{Promise, check};
 use crate::faults::Fault;
-use crate::names::{LONGEST_LEASE, MAX_WAIT, STILL};
+use crate::names::{FARM, LONGEST_LEASE, MAX_WAIT, MILL, PLACES, STILL};
 use crate::round::{self, Measure};
 
 /// What clients of three replicas saw while nothing went wrong.
@@ -562,4 +562,101 @@ fn reports_and_renewals_of_unknown_fate_are_no_violation() {
             changes && nth.is_multiple_of(3)
         })
     });
+}
+
+/// A worker was given a key, a while after everything else, and has it for a second; it says nothing.
+fn task(history: &History, key: u32, number: u64, micros: u64) -> Op {
+    let (from, heard) = (afterwards(history, micros), afterwards(history, micros + 2_000));
+    let pulled = Asked::Acquire(Question {
+        key,
+        intent: Intent::Early,
+        wait: PULLS,
+        newer_than: 0,
+        request: 0,
+        tags: Box::default(),
+    });
+    happened(pulled, grant(NEXT + number, from, 1_000_000), from, heard)
+}
+
+fn key_of(namespace: u16, number: u32) -> u32 {
+    let namespaces = RECORDED.keys.iter();
+    namespaces.take_while(|other| **other != namespace).count() as u32 + number
+}
+
+#[test]
+fn two_workers_with_one_key_are_caught() {
+    let key = key_of(FARM, 0);
+    catches(Promise::Exclusive, |history| {
+        let tasks = [task(history, key, 0, 0), task(history, key, 1, 500_000)];
+        history.ops.extend(tasks);
+        1
+    });
+    // Nor does somebody else have it as long as a late report is accepted.
+    catches(Promise::Exclusive, |history| {
+        let reported = Asked::Report(Report {
+            key,
+            lease: lease(NEXT),
+            outcome: Outcome::Built,
+            tags: Box::default(),
+        });
+        let accepted = End::Accepted(Accepted {
+            version: NEXT,
+            fresh_for: Some(1),
+            left_alone_for: Some(1),
+            stale_for: 1,
+        });
+        let at = |micros| afterwards(history, micros);
+        let reported = happened(reported, accepted, at(2_500_000), at(2_501_000));
+        let scene = [task(history, key, 0, 0), task(history, key, 1, 1_500_000), reported];
+        history.ops.extend(scene);
+        1
+    });
+    lets_pass(|history| {
+        let tasks = [task(history, key, 0, 0), task(history, key, 1, 1_500_000)];
+        history.ops.extend(tasks);
+        1
+    });
+}
+
+#[test]
+fn more_holders_than_places_are_caught() {
+    let at_once = |history: &mut History, holders: u32| {
+        let has = |number: u32| task(history, key_of(MILL, number), number.into(), u64::from(number) * 10_000);
+        let tasks: Vec<Op> = (0..holders).map(has).collect();
+        history.ops.extend(tasks);
+        1
+    };
+    catches(Promise::Budget, |history| at_once(history, PLACES + 1));
+    lets_pass(|history| at_once(history, PLACES));
+    // A caller among them.
+    catches(Promise::Budget, |history| {
+        let at = |micros| afterwards(history, micros);
+        let asked = question(key_of(MILL, PLACES), 0);
+        let granted = grant(NEXT + 10, at(500_000), 1_000_000);
+        let caller = happened(asked, granted, at(500_000), at(500_001));
+        let places = at_once(history, PLACES);
+        history.ops.push(caller);
+        places
+    });
+}
+
+#[test]
+fn a_place_that_stays_empty_is_caught() {
+    /// More than any bound.
+    const LONG: u64 = 30_000_000;
+    let waits = |history: &mut History, holders: u32| {
+        let at = |micros| afterwards(history, micros);
+        let has = |number: u32| {
+            let (key, token) = (key_of(MILL, number), NEXT + u64::from(number));
+            let has = grant(token, at(0), 2 * LONG);
+            happened(question(key, 0), has, at(0), at(1))
+        };
+        let mut scene: Vec<Op> = (0..holders).map(has).collect();
+        let asked = question(key_of(MILL, PLACES), LONG);
+        scene.push(happened(asked, End::Busy, at(10_000), at(LONG)));
+        history.ops.extend(scene);
+        1
+    };
+    catches(Promise::NoMissedWake, |history| waits(history, PLACES - 1));
+    lets_pass(|history| waits(history, PLACES));
 }

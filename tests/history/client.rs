@@ -14,8 +14,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Lines, Who, span};
-use crate::checker::model::{End, Op, Target};
-use crate::names::{RELAY, SHOP, STILL};
+use crate::checker::model::{End, Grant, Op, Target};
+use crate::names::{FARM, MILL, RELAY, SHOP, STILL};
+use crate::worker::plan;
 
 /// How clients behave in a run.
 #[derive(Clone, Copy, Debug)]
@@ -221,9 +222,54 @@ impl Client {
         self.keep(op);
     }
 
-    /// Insists on every key of `shop` once all is well: within leases, pauses and what it takes to come back, it is let.
+    /// In `farm` or `mill`, where workers are at it too.
+    pub async fn beside_workers(mut self, namespace: u16) -> Vec<Op> {
+        self.begin().await;
+        while !self.over.is_cancelled() {
+            self.rest().await;
+            let key = self.key(namespace);
+            if self.chance(0.01) {
+                let who = self.somewhere();
+                let mode = self.one_of(&[proto::Mode::Drop, proto::Mode::Expire]);
+                self.make_old(who, namespace, vec![Target::Key(key)], mode, 0).await;
+                continue;
+            }
+            if self.chance(0.01) {
+                plan(&self.lines, namespace, &mut self.rng).await;
+                continue;
+            }
+            let intent = match self.rng.random_range(0..100) {
+                0..88 => Intent::Use,
+                88..91 => Intent::Early,
+                91..94 => Intent::Force,
+                _ => Intent::Read,
+            };
+            let wait = self.one_of(&[None, None, Some(0), Some(250_000), Some(1_500_000)]);
+            let (request, question) = self.plain(key, intent, wait);
+            let who = self.somewhere();
+            let op = self.lines.acquire(who, request, question).await;
+            let granted = op.granted_or_degraded().cloned();
+            self.keep(op);
+            if let Some(grant) = granted {
+                self.rebuild_mostly_at_once(who.replica, key, grant).await;
+            }
+        }
+        self.ops
+    }
+
+    /// A worker's task: with its lease it does what every client does; what it did.
+    pub async fn at_task(mut self, replica: u16, key: u32, grant: Grant) -> Vec<Op> {
+        if self.chance(0.3) {
+            self.renew(key, grant.lease).await;
+        }
+        self.rebuild_mostly_at_once(replica, key, grant).await;
+        self.ops
+    }
+
+    /// Insists on every key of some namespaces once all is well: within leases, pauses and what it takes to come back, it is let.
     pub async fn probe(mut self, bound: Duration) -> Vec<Op> {
-        for key in self.lines.names.of(SHOP) {
+        let names = self.lines.names.clone();
+        for key in [SHOP, FARM, MILL].into_iter().flat_map(|namespace| names.of(namespace)) {
             let begun = tokio::time::Instant::now();
             loop {
                 let (request, question) = self.plain(key, Intent::Force, Some(300_000));

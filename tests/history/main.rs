@@ -2,7 +2,8 @@
 //! held against the twelve invariants.
 //!
 //! ```text
-//!  clients ──▶ cable ──▶ drover × 3 ──▶ cable ──▶ Redis
+//!  clients,
+//!  workers ──▶ cable ──▶ drover × 3 ──▶ cable ──▶ Redis
 //!     └──────▶ history ──▶ checker      (faults: processes, cables, clocks, the store's own)
 //! ```
 //!
@@ -33,6 +34,7 @@ mod rest;
 mod round;
 mod table;
 mod watcher;
+mod worker;
 
 use std::io::Write as _;
 use std::time::Duration;

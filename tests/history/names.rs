@@ -11,8 +11,13 @@ pub const RELAY: u16 = 1;
 /// Values live long and are hardly ever made old: what is watched is that nobody rebuilds them.
 pub const STILL: u16 = 2;
 
-const NAMESPACES: [&str; 3] = ["shop", "relay", "still"];
-const KEYS: [usize; 3] = [24, 6, 40];
+/// Workers refresh what callers ask for, and rebuild what nobody asked for yet.
+pub const FARM: u16 = 3;
+/// The same, and never more than [`PLACES`] at once.
+pub const MILL: u16 = 4;
+
+const NAMESPACES: [&str; 5] = ["shop", "relay", "still", "farm", "mill"];
+const KEYS: [usize; 5] = [24, 6, 40, 8, 8];
 const TAGS: u32 = 6;
 
 /// The file that every replica reads. Leases of a second, so that a fault of some seconds outlasts them.
@@ -37,7 +42,19 @@ store_down = "refuse"
 
 [namespaces.still]
 fresh_ttl = "300s"
+
+[namespaces.farm]
+fresh_ttl = "1s"
+stale_while_revalidate = "400ms"
+
+[namespaces.mill]
+fresh_ttl = "1s"
+stale_while_revalidate = "200ms"
+max_concurrent_rebuilds = 3
 "#;
+
+/// `max_concurrent_rebuilds` above.
+pub const PLACES: u32 = 3;
 
 /// No lease is longer than this, in microseconds.
 pub const LONGEST_LEASE: u64 = 1_500_000;

@@ -1,22 +1,24 @@
-//! One run: a field, clients and watchers in it, one kind of fault; then rest, and the question whether the history keeps the promises.
+//! One run: a field, clients, workers and watchers in it, one kind of fault; then rest, and the question whether the history keeps the promises.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use drover::decision::TAKE_UP;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::Lines;
-use crate::checker::model::{End, History, Kind, Op, Terms, Watcher};
+use crate::checker::model::{End, History, Kind, Op, Question, Terms, Watcher};
 use crate::checker::{self, Found};
 use crate::client::{Client, Manners, stream};
 use crate::faults::{Fault, Rhythm, play};
 use crate::field::{self, Field};
-use crate::names::{LONGEST_LEASE, LONGEST_LIFE, RELAY};
+use crate::names::{FARM, LONGEST_LEASE, LONGEST_LIFE, MILL, PLACES, RELAY};
 use crate::recorder::{Recorder, arrange};
 use crate::rest::{Unheard, come_to_rest};
 use crate::watcher::{Diary, Habits, Subscriber};
+use crate::worker::{self, Ways, Worker};
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,7 @@ pub struct Measure {
     pub seed: u64,
     /// How long the clients go on.
     pub length: Duration,
-    /// Clients in `shop`; others in proportion.
+    /// Clients in `shop`; others in proportion. The workers are always the same.
     pub clients: u32,
     /// Between one thing that a client does and the next, on average.
     pub pause: Duration,
@@ -68,6 +70,8 @@ impl Round {
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub operations: usize,
+    /// Of these: refreshes that workers were given.
+    pub tasks: usize,
     pub unknown: usize,
     pub degraded: usize,
     /// The longest that nobody was granted a key of `relay`, all of which somebody always wants.
@@ -119,6 +123,7 @@ pub async fn run(fault: Fault, measure: Measure) -> Round {
         only_retryable(&ops, &recorder);
     }
     let lapses = recorder.lapses();
+    worker::tell_when_granted(&mut ops, layout.kind != field::Kind::Cluster);
     let history = History {
         terms: terms(fault, measure, &layout),
         keys,
@@ -158,9 +163,20 @@ fn terms(fault: Fault, measure: Measure, layout: &field::Layout) -> Terms {
         one_sequence: layout.kind != field::Kind::Cluster,
         longest_lease: LONGEST_LEASE,
         shortest_lease: 100_000,
-        windows: vec![2 * LONGEST_LIFE, LONGEST_LIFE, u64::MAX / 2],
+        windows: vec![
+            2 * LONGEST_LIFE,
+            LONGEST_LIFE,
+            u64::MAX / 2,
+            2 * LONGEST_LIFE,
+            2 * LONGEST_LIFE,
+        ],
         max_silence: 15_000_000,
-        budget: false,
+        budgets: vec![0, 0, 0, 0, PLACES],
+        // It is free with the report, or with its time and what a grace there is; where something fails, as late as it may come back at all.
+        place_is_back: Some(match fault {
+            Fault::Nothing | Fault::OneReplica => 350_000,
+            _ => 350_000 + LONGEST_LEASE + TAKE_UP.as_micros() as u64,
+        }),
     }
 }
 
@@ -221,6 +237,15 @@ fn clients(field: &Field, measure: Measure, manners: Manners, over: &Cancellatio
     for number in first..first + keys * 3 {
         tasks.spawn(client(number).relay());
     }
+    let next = first + keys * 3;
+    for number in next..next + measure.clients / 2 {
+        tasks.spawn(client(number).beside_workers(if number % 2 == 0 { FARM } else { MILL }));
+    }
+    let next = next + measure.clients / 2;
+    for (number, ways) in (next..).zip(Ways::ALL) {
+        let lines = Lines::to(&field.fronts(), &field.recorder, &field.names, true);
+        tasks.spawn(Worker::new(number, lines, manners, measure.seed, ways, over.clone()).live());
+    }
     tasks
 }
 
@@ -232,12 +257,17 @@ fn prober(field: &Field, measure: Measure, manners: Manners) -> Client {
 impl Figures {
     fn of(history: &History) -> Figures {
         let mut figures = Figures {
-            operations: history.ops.len(),
+            tasks: history
+                .ops
+                .iter()
+                .filter(|op| is_task(op) && op.granted().is_some())
+                .count(),
             without_grant: longest_gap(history),
             back_after: back_after(history),
             ..Figures::default()
         };
-        for op in &history.ops {
+        for op in history.ops.iter().filter(|op| !(is_task(op) && op.is_unknown())) {
+            figures.operations += 1;
             figures.unknown += usize::from(op.is_unknown());
             figures.degraded += usize::from(op.degraded);
             if let End::Failed(why) | End::Unknown(why) = op.end {
@@ -251,6 +281,10 @@ impl Figures {
         }
         figures
     }
+}
+
+fn is_task(op: &Op) -> bool {
+    op.question().is_some_and(Question::pulls)
 }
 
 /// When each key of `relay` was granted to somebody, in order.

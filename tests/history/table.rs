@@ -10,17 +10,18 @@ const WIDTH: usize = 45;
 /// The head of the table.
 pub fn head() -> String {
     format!(
-        "{:<WIDTH$} {:>10} {:>8} {:>9} {:>10} {:>14} {:>11}",
-        "fault", "operations", "unknown", "degraded", "violations", "without grant", "back after"
+        "{:<WIDTH$} {:>10} {:>9} {:>8} {:>9} {:>10} {:>14} {:>11}",
+        "fault", "operations", "refreshes", "unknown", "degraded", "violations", "without grant", "back after"
     )
 }
 
 pub fn line(round: &Round) -> String {
     let figures = &round.figures;
     format!(
-        "{:<WIDTH$} {:>10} {:>8} {:>9} {:>10} {:>14} {:>11}",
+        "{:<WIDTH$} {:>10} {:>9} {:>8} {:>9} {:>10} {:>14} {:>11}",
         round.fault.as_str(),
         grouped(figures.operations),
+        grouped(figures.tasks),
         grouped(figures.unknown),
         grouped(figures.degraded),
         round.found.count,
@@ -32,19 +33,22 @@ pub fn line(round: &Round) -> String {
 /// The sums, and what the columns mean.
 pub fn foot(rounds: &[Round]) -> String {
     let operations: usize = rounds.iter().map(|round| round.figures.operations).sum();
+    let tasks: usize = rounds.iter().map(|round| round.figures.tasks).sum();
     let unknown: usize = rounds.iter().map(|round| round.figures.unknown).sum();
     let degraded: usize = rounds.iter().map(|round| round.figures.degraded).sum();
     let violations: usize = rounds.iter().map(|round| round.found.count).sum();
     let mut text = format!(
-        "{:<WIDTH$} {:>10} {:>8} {:>9} {:>10}\n\n",
+        "{:<WIDTH$} {:>10} {:>9} {:>8} {:>9} {:>10}\n\n",
         "altogether",
         grouped(operations),
+        grouped(tasks),
         grouped(unknown),
         grouped(degraded),
         violations,
     );
     text.push_str(
-        "unknown        calls of which nobody knows whether they were done\n\
+        "refreshes      tasks that workers were given\n\
+         unknown        calls of which nobody knows whether they were done\n\
          degraded       answers of a replica that decided alone\n\
          without grant  the longest that nobody was granted a key that three clients always want; the fault itself is in it\n\
          back after     from when something was whole again to the next grant, at most\n",

@@ -31,7 +31,8 @@ pub fn history(run: &Run) -> model::History {
         shortest_lease: micros(SHORTEST_LEASE),
         windows: vec![micros(windows)],
         max_silence: micros(drover::fanout::MAX_SILENCE),
-        budget: policy.max_concurrent_rebuilds > 0,
+        budgets: vec![policy.max_concurrent_rebuilds],
+        place_is_back: None,
     };
     model::History {
         terms,

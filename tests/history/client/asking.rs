@@ -86,7 +86,11 @@ impl Client {
         (request, question)
     }
 
+    /// Only what is in `shop` carries any.
     pub(super) fn tags(&mut self, key: u32) -> Box<[u32]> {
+        if self.lines.names.namespace_of(key) != SHOP {
+            return Box::default();
+        }
         let [one, other] = self.lines.names.tags_for(key);
         match self.rng.random_range(0..5) {
             0 => Box::new([one]),

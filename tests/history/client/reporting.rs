@@ -39,6 +39,17 @@ impl Client {
         self.tell(replica, report, 4).await;
     }
 
+    /// So that values come due again and again.
+    pub(super) async fn rebuild_mostly_at_once(&mut self, replica: u16, key: u32, grant: Grant) {
+        if self.chance(0.2) {
+            return self.rebuild(replica, key, grant).await;
+        }
+        let work = self.rng.random_range(0..20_000);
+        sleep(Duration::from_micros(work)).await;
+        let report = self.outcome(key, &grant);
+        self.tell(replica, report, 4).await;
+    }
+
     /// A plain value: its bytes name the lease that it was built under.
     pub(super) fn value(&mut self, key: u32, grant: &Grant) -> (proto::ReportValueRequest, Report) {
         self.value_of(key, grant.lease)
