@@ -24,7 +24,7 @@
 //! count may then be too low.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, DefaultHasher, Hasher as _};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher};
 use std::time::Duration;
 
 use super::{Key, StoreTime};
@@ -70,7 +70,8 @@ pub struct Sketch {
     counters: Vec<Counter>,
     /// Numbers of counters, the least first: each is at most the two at twice its place and one, two further.
     heap: Vec<u16>,
-    known: HashMap<Key, u16, Seeded>,
+    /// By the hash of the key. Two keys with the same 64 bits are one here.
+    known: HashMap<u64, u16, BuildHasherDefault<Hashed>>,
     /// What the keys without a counter may have been asked for at most.
     cells: Vec<f64>,
     /// All asks, weighed.
@@ -79,28 +80,35 @@ pub struct Sketch {
     zero: StoreTime,
     /// The first ask.
     first: Option<StoreTime>,
+    /// Keys come from outside: who does not know it can't foresee which share a cell.
+    seed: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Counter {
     key: Key,
+    hash: u64,
     count: f64,
     error: f64,
     /// In the heap.
     place: u16,
 }
 
-/// Hashes as nobody can foresee who does not know the seed: keys come from outside.
-#[derive(Clone, Copy, Debug)]
-struct Seeded(u64);
+/// Of what is a hash already, that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hashed(u64);
 
-impl BuildHasher for Seeded {
-    type Hasher = DefaultHasher;
+impl Hasher for Hashed {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only hashes are hashed");
+    }
 
-    fn build_hasher(&self) -> DefaultHasher {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.0);
-        hasher
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -110,31 +118,43 @@ impl Sketch {
         Sketch {
             counters: Vec::new(),
             heap: Vec::new(),
-            known: HashMap::with_hasher(Seeded(seed)),
+            known: HashMap::default(),
             cells: Vec::new(),
             all: 0.0,
             zero: StoreTime::ZERO,
             first: None,
+            seed,
         }
     }
 
     /// A key was asked for so many times.
     pub fn hit(&mut self, key: &Key, times: u64, now: StoreTime) {
+        self.count(key, self.hash(key), times, now);
+    }
+
+    /// The same, and what to tell its callers.
+    pub fn ask(&mut self, key: &Key, times: u64, now: StoreTime) -> Hint {
+        let hash = self.hash(key);
+        self.count(key, hash, times, now);
+        self.hint_of(hash, now)
+    }
+
+    fn count(&mut self, key: &Key, hash: u64, times: u64, now: StoreTime) {
         if times == 0 {
             return;
         }
         self.first = self.first.or(Some(now));
         let weight = times as f64 * self.weigh(now);
         self.all += weight;
-        if let Some(&number) = self.known.get(key) {
+        if let Some(&number) = self.known.get(&hash) {
             let counter = &mut self.counters[usize::from(number)];
             counter.count += weight;
             let place = counter.place;
             self.sink(usize::from(place));
         } else if self.counters.len() < COUNTERS {
-            self.admit(key, weight);
+            self.admit(key, hash, weight);
         } else {
-            self.filter(key, weight);
+            self.filter(key, hash, weight);
         }
     }
 
@@ -154,11 +174,19 @@ impl Sketch {
 
     /// What to tell the callers of a key.
     pub fn hint(&self, key: &Key, now: StoreTime) -> Hint {
-        let counter = self.known.get(key).map(|number| &self.counters[usize::from(*number)]);
+        self.hint_of(self.hash(key), now)
+    }
+
+    fn hint_of(&self, hash: u64, now: StoreTime) -> Hint {
+        const COOL: Hint = Hint { hot: false, copies: 1 };
+        let counter = self.known.get(&hash).map(|number| &self.counters[usize::from(*number)]);
         let certain = counter.map_or(0.0, |counter| counter.count - counter.error);
+        if certain < self.all * HOT_SHARE {
+            return COOL;
+        }
         let rate = certain * self.rate_of_one(now);
-        if rate < HOT_RATE || certain < self.all * HOT_SHARE {
-            return Hint { hot: false, copies: 1 };
+        if rate < HOT_RATE {
+            return COOL;
         }
         let copies = (rate / COPY_BEARS).ceil() as u32;
         Hint {
@@ -197,23 +225,24 @@ impl Sketch {
     }
 
     /// A counter for one more key, while there are any.
-    fn admit(&mut self, key: &Key, weight: f64) {
+    fn admit(&mut self, key: &Key, hash: u64, weight: f64) {
         let (number, place) = (self.counters.len() as u16, self.heap.len());
         self.counters.push(Counter {
             key: key.clone(),
+            hash,
             count: weight,
             error: 0.0,
             place: number,
         });
         self.heap.push(number);
-        self.known.insert(key.clone(), number);
+        self.known.insert(hash, number);
         self.rise(place);
     }
 
     /// A key without a counter: it takes the least one if it may have been asked for as often.
-    fn filter(&mut self, key: &Key, weight: f64) {
+    fn filter(&mut self, key: &Key, hash: u64, weight: f64) {
         self.cells.resize(CELLS, 0.0);
-        let (cell, number) = (self.cell_of(key), self.heap[0]);
+        let (cell, number) = (cell_of(hash), self.heap[0]);
         let before = self.cells[cell];
         let least = &mut self.counters[usize::from(number)];
         if before + weight < least.count {
@@ -221,17 +250,21 @@ impl Sketch {
             return;
         }
         let count = std::mem::replace(&mut least.count, before + weight);
-        let gone = std::mem::replace(&mut least.key, key.clone());
+        let gone = std::mem::replace(&mut least.hash, hash);
+        least.key = key.clone();
         least.error = before;
         self.known.remove(&gone);
-        self.known.insert(key.clone(), number);
-        let left = self.cell_of(&gone);
+        self.known.insert(hash, number);
+        let left = cell_of(gone);
         self.cells[left] = self.cells[left].max(count);
         self.sink(0);
     }
 
-    fn cell_of(&self, key: &Key) -> usize {
-        self.known.hasher().hash_one(key) as usize % CELLS
+    fn hash(&self, key: &Key) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.seed);
+        key.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// A counter has grown.
@@ -267,6 +300,11 @@ impl Sketch {
             self.counters[usize::from(self.heap[place])].place = place as u16;
         }
     }
+}
+
+/// Of bits that no table of so few keys looks at.
+fn cell_of(hash: u64) -> usize {
+    (hash >> 32) as usize % CELLS
 }
 
 fn half_lives(from: StoreTime, to: StoreTime) -> f64 {

@@ -30,11 +30,10 @@ impl HotKeys {
     /// A key was asked for so many times. What to tell who asks.
     pub fn asked(&self, key: &Key, times: u64) -> Option<Hint> {
         let now = self.now();
-        let count = |sketch: &mut Sketch| {
-            sketch.hit(key, times, now);
-            sketch.hint(key, now)
-        };
-        let hint = self.sketches.with(key.namespace(), || Sketch::new(self.seed), count)?;
+        let new = || Sketch::new(self.seed);
+        let hint = self
+            .sketches
+            .with(key.namespace(), new, |sketch| sketch.ask(key, times, now))?;
         hint.hot.then_some(hint)
     }
 

@@ -2,14 +2,14 @@
 //!
 //! *Invariants.* At most [`MOST`] namespaces have something. A new one takes the place of the one that has not been used for longest, but of none
 //! that was used within [`IDLE`], and not more often than once in a tenth of that: until then it goes without. Finding what is there takes no
-//! lock that anybody holds for long.
+//! lock that anybody holds for long, and reads no clock: that a row is used is noted there, and when, by whoever looks for room.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,14 +21,15 @@ pub(super) const IDLE: Duration = Duration::from_secs(60);
 /// A table by namespace.
 pub(super) struct Table<T> {
     rows: ArcSwap<HashMap<Arc<str>, Arc<Row<T>>>>,
-    /// One at a time adds a row; when room was last looked for in vain.
+    /// One at a time adds a row; when room was last looked for.
     adding: Mutex<Option<Instant>>,
-    birth: Instant,
 }
 
 struct Row<T> {
-    /// When it was last used, in seconds since the table began.
-    used: AtomicU64,
+    /// Since room was last looked for.
+    used: AtomicBool,
+    /// When it was last seen to have been used.
+    seen: Mutex<Instant>,
     held: Mutex<T>,
 }
 
@@ -38,7 +39,6 @@ impl<T> Table<T> {
         Table {
             rows: ArcSwap::default(),
             adding: Mutex::default(),
-            birth: Instant::now(),
         }
     }
 
@@ -46,26 +46,17 @@ impl<T> Table<T> {
     pub fn with<R>(&self, namespace: &str, new: impl FnOnce() -> T, call: impl FnOnce(&mut T) -> R) -> Option<R> {
         let rows = self.rows.load();
         if let Some(row) = rows.get(namespace) {
-            return Some(self.call(row, call));
+            return Some(row.call(call));
         }
         drop(rows);
         let row = self.add(namespace, new)?;
-        Some(self.call(&row, call))
+        Some(row.call(call))
     }
 
     /// Calls with what a namespace has, if it has anything.
     pub fn look<R>(&self, namespace: &str, call: impl FnOnce(&mut T) -> R) -> Option<R> {
         let rows = self.rows.load();
         rows.get(namespace).map(|row| call(&mut row.held.lock()))
-    }
-
-    fn call<R>(&self, row: &Row<T>, call: impl FnOnce(&mut T) -> R) -> R {
-        let now = self.seconds();
-        // A store of the same would take the line from the other cores for nothing.
-        if row.used.load(Relaxed) != now {
-            row.used.store(now, Relaxed);
-        }
-        call(&mut row.held.lock())
     }
 
     #[cold]
@@ -80,26 +71,45 @@ impl<T> Table<T> {
             if full.is_some_and(|at| at.elapsed() < IDLE / 10) {
                 return None;
             }
-            *full = Some(Instant::now());
-            let longest = more.iter().min_by_key(|(_, row)| row.used.load(Relaxed));
-            let (name, row) = longest?;
-            if self.seconds() - row.used.load(Relaxed) < IDLE.as_secs() {
+            let now = Instant::now();
+            *full = Some(now);
+            let (name, used) = more
+                .iter()
+                .map(|(name, row)| (name, row.last_used(now)))
+                .min_by_key(|(_, used)| *used)?;
+            if now - used < IDLE {
                 return None;
             }
             let name = name.clone();
             more.remove(&name);
         }
         let row = Arc::new(Row {
-            used: AtomicU64::new(self.seconds()),
+            used: AtomicBool::new(true),
+            seen: Mutex::new(Instant::now()),
             held: Mutex::new(new()),
         });
         more.insert(namespace.into(), row.clone());
         self.rows.store(Arc::new(more));
         Some(row)
     }
+}
 
-    fn seconds(&self) -> u64 {
-        self.birth.elapsed().as_secs()
+impl<T> Row<T> {
+    fn call<R>(&self, call: impl FnOnce(&mut T) -> R) -> R {
+        // A store of the same would take the line from the other cores for nothing.
+        if !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+        call(&mut self.held.lock())
+    }
+
+    /// No earlier than it was, and later by no more than since room was last looked for.
+    fn last_used(&self, now: Instant) -> Instant {
+        let mut seen = self.seen.lock();
+        if self.used.swap(false, Relaxed) {
+            *seen = now;
+        }
+        *seen
     }
 }
 
