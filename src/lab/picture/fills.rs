@@ -37,7 +37,7 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, fills: &[Fill]) -> anyhow::Result<()>
         "Rebuilds that come due in each second",
         Ink::new(13, INK).bold(),
     )?;
-    canvas.dashed((TIMES.1 - 250, top + 17), (TIMES.1 - 226, top + 17), INK)?;
+    canvas.dashed((TIMES.1 - 236, top + 17), (TIMES.1 - 212, top + 17), INK)?;
     canvas.text(
         (TIMES.1, top + 16),
         "the mean over the width of the jitter",
