@@ -31,7 +31,7 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, fills: &[Fill]) -> anyhow::Result<()>
         .map(|fill| (fill.first + fill.range()).as_secs_f64())
         .fold(0.0, f64::max)
         .round();
-    let times = Scale::linear(first - 5.0, last + 5.0, TIMES);
+    let times = Scale::linear((first - 5.0).max(0.0), last + 5.0, TIMES);
     canvas.text(
         (TIMES.0, top + 16),
         "Rebuilds that come due in each second",
