@@ -80,12 +80,17 @@ fn herds_table(scenario: Scenario, herds: &[Herd]) -> Table {
         ]),
         _ => {}
     }
-    columns.extend::<[Column; 4]>([
-        ("p50".to_owned(), |herd| time(herd.quantile(0.5))),
+    // Half of an outage's requests meet no trouble, and all of a cold start's are slow.
+    if scenario != Scenario::Outage {
+        columns.push(("p50".to_owned(), |herd| time(herd.quantile(0.5))));
+    }
+    columns.extend::<[Column; 2]>([
         ("p99".to_owned(), |herd| time(herd.quantile(0.99))),
         ("max".to_owned(), |herd| time(herd.slowest())),
-        (format!("slower than {}", time(SLOW)), |herd| count(herd.slow())),
     ]);
+    if scenario != Scenario::Coldstart {
+        columns.push((format!("slower than {}", time(SLOW)), |herd| count(herd.slow())));
+    }
     if herds.iter().any(|herd| herd.failed > 0) {
         columns.push(("failed".to_owned(), |herd| count(herd.failed)));
     }

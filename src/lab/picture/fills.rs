@@ -31,13 +31,13 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, fills: &[Fill]) -> anyhow::Result<()>
         .map(|fill| (fill.first + fill.range()).as_secs_f64())
         .fold(0.0, f64::max)
         .round();
-    let times = Scale::linear(first - 5.0, last + 5.0, TIMES);
+    let times = Scale::linear((first - 5.0).max(0.0), last + 5.0, TIMES);
     canvas.text(
         (TIMES.0, top + 16),
         "Rebuilds that come due in each second",
         Ink::new(13, INK).bold(),
     )?;
-    canvas.dashed((TIMES.1 - 250, top + 17), (TIMES.1 - 226, top + 17), INK)?;
+    canvas.dashed((TIMES.1 - 236, top + 17), (TIMES.1 - 212, top + 17), INK)?;
     canvas.text(
         (TIMES.1, top + 16),
         "the mean over the width of the jitter",

@@ -192,7 +192,7 @@ fn latency(canvas: &Canvas<'_>, middle: i32, herd: &Herd, waits: &Scale) -> anyh
 
 fn legend(canvas: &Canvas<'_>, middle: i32) -> anyhow::Result<()> {
     canvas.line((MARGIN, middle - 14), (WIDTH - MARGIN, middle - 14), FAINT, 1)?;
-    let mut x = WAITS.0 - 96;
+    let mut x = WAITS.0 - 124;
     canvas.text((x, middle + 5), "Answered by then:", Ink::new(11, MUTED))?;
     x += 112;
     for ((strength, text), wide) in PARTS.into_iter().zip([52, 82, 44]) {
