@@ -1,7 +1,7 @@
 //! `drover bench`: what a call, a parked waiter, an event and an entry cost, beside a bare tonic server that does the same traffic.
 //!
 //! *Owns* the list of cases and their order; `args` has the command line. A case lives in one file: `calls` (a, b, g), `herd` (c, d),
-//! `fanout` (e), `memory` (f), and on a Redis of the bench's own `shared` (h, i), `trips` (j), `partitions` (k). For these `redis` starts
+//! `fanout` (e), `memory` (f), and on a Redis of the bench's own `shared` (h, i), `trips` (j), `partitions` (k). `schedule` has (l) and, on such a Redis, (m). For these `redis` starts
 //! the servers, `monitor` sees what they are sent, `lesson` learns drover's trips and `replay` has the bare service make them too. The
 //! rest is what all share: `side` (a server under test and what it uses), `bare` (the service to compare with), `load` (the closed loop)
 //! and `lane` (what runs in it), `wire` (drover's requests), `report` (figures and targets).
@@ -38,6 +38,7 @@ mod partitions;
 mod redis;
 mod replay;
 mod report;
+mod schedule;
 mod shared;
 mod side;
 mod stats;
@@ -51,6 +52,8 @@ use args::Case;
 use report::{CaseReport, Report, Settings};
 use side::Side;
 
+/// Entries that a server has room for beside a quarter more than `--keys`.
+const ROOM: u64 = 100_000;
 /// Exit code of `--check` when something was measured and missed its target.
 const MISSED: u8 = 3;
 
@@ -116,6 +119,8 @@ async fn measure(args: &Args) -> anyhow::Result<Report> {
             Case::I => shared::wake_up(&bench).await,
             Case::J => trips::herd(&bench).await,
             Case::K => partitions::invalidation(&bench).await,
+            Case::L => schedule::cost(&bench).await,
+            Case::M => schedule::shared(&bench).await,
             Case::Redis | Case::All => continue,
         };
         let measured: CaseReport =
@@ -192,7 +197,7 @@ impl Bench {
         let entry = (self.caller.key_bytes() + self.caller.value_bytes() + 1024) as u64;
         let memory = (self.args.keys * entry).div_ceil(1 << 20) + 256;
         let mut arguments = vec![
-            format!("--max-entries={}", self.args.keys + self.args.keys / 4),
+            format!("--max-entries={}", self.args.keys + self.args.keys / 4 + ROOM),
             format!("--max-memory={memory}MiB"),
         ];
         arguments.extend_from_slice(&self.args.serve_arg);
@@ -260,10 +265,10 @@ mod tests {
 
     #[test]
     fn cases_run_once_each_and_in_order() -> anyhow::Result<()> {
-        assert_eq!(letters("")?, "abcdefghijk");
+        assert_eq!(letters("")?, "abcdefghijklm");
         assert_eq!(letters("--case d,a --case a")?, "ad");
-        assert_eq!(letters("--case all,c")?, "abcdefghijk");
-        assert_eq!(letters("--case redis,b")?, "bhijk");
+        assert_eq!(letters("--case all,c")?, "abcdefghijklm");
+        assert_eq!(letters("--case redis,b")?, "bhijkm");
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, value_name = "CASES", value_enum, value_delimiter = ',', default_value = "all")]
     pub case: Vec<Case>,
 
-    /// Measure this server (HOST:PORT) instead of starting one; (f) to (k) are left out.
+    /// Measure this server (HOST:PORT) instead of starting one; (f) to (m) are left out.
     #[arg(long, value_name = "ADDR", value_parser = server_address, help_heading = "Server")]
     pub server: Option<String>,
 
@@ -40,7 +40,7 @@ pub struct Args {
     )]
     pub serve_arg: Vec<String>,
 
-    /// What is started as Redis in (h) to (k): redis-server or valkey-server.
+    /// What is started as Redis in (h) to (k) and (m): redis-server or valkey-server.
     #[arg(
         long,
         value_name = "PROGRAM",
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Load")]
     pub pairs: u32,
 
-    /// Calls a run in (a), (b), (g) and (h).
+    /// Calls a run in (a), (b), (g) and (h); half as many in (l).
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..), help_heading = "Load")]
     pub calls: u64,
 
@@ -73,7 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=3 << 20), help_heading = "Load")]
     pub value_bytes: u32,
 
-    /// Idle entries in (f), and the large population in (g).
+    /// Idle entries in (f), and the large populations in (g) and (l).
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10_000..=100_000_000), help_heading = "Load")]
     pub keys: u64,
 
@@ -107,7 +107,8 @@ Examples:
   drover bench                                   everything, a few minutes
   drover bench --case a,b --pairs 9              the cost of a call, more closely
   drover bench --case c --waiters 2000           a smaller herd
-  drover bench --case redis                      replicas that share a Redis: (h) to (k)
+  drover bench --case redis                      replicas that share a Redis: (h) to (k) and (m)
+  drover bench --case l,m                        the schedule of refreshes
   drover bench --server 10.0.0.7:7117 --case a   a server that runs already
   drover bench --json --check > bench.json       for a gate
 
@@ -139,7 +140,12 @@ pub enum Case {
     J,
     /// Invalidation of a tag with 1 and with 16 partitions
     K,
-    /// Those that need a Redis: h, i, j, k
+    /// (b) where each value's refresh is scheduled, and from due to a worker
+    #[value(alias = "schedule")]
+    L,
+    /// From due to a worker at one of two replicas
+    M,
+    /// Those that need a Redis: h, i, j, k, m
     Redis,
     /// All of them
     All,
@@ -180,18 +186,20 @@ impl Case {
             Self::I => 'i',
             Self::J => 'j',
             Self::K => 'k',
+            Self::L => 'l',
+            Self::M => 'm',
             Self::Redis | Self::All => '*',
         }
     }
 
     /// What is measured needs processes that the bench has started.
     pub const fn needs_process(self) -> bool {
-        matches!(self, Self::F | Self::G) || self.needs_redis()
+        matches!(self, Self::F | Self::G | Self::L) || self.needs_redis()
     }
 
     /// It is about replicas that share a Redis.
     pub const fn needs_redis(self) -> bool {
-        matches!(self, Self::H | Self::I | Self::J | Self::K)
+        matches!(self, Self::H | Self::I | Self::J | Self::K | Self::M)
     }
 
     /// It stands for several.

@@ -120,7 +120,7 @@ async fn with_both(
 ) -> anyhow::Result<Vec<Figure>> {
     let works = [(few, work_few), (many, work_many), (echo, work_echo)];
     let mut runs: [Vec<Load>; 3] = Default::default();
-    for (counts, shape) in shapes(bench) {
+    for (counts, shape) in shapes(bench, bench.shape()) {
         let loads = take_turns(&works, shape).await?;
         for (kept, load) in runs.iter_mut().zip(loads).filter(|_| counts) {
             kept.push(load);
@@ -155,8 +155,7 @@ fn ask(exchange: Exchange) -> Ask {
 }
 
 /// Rounds of a case: a short one that warms up, then the pairs.
-fn shapes(bench: &Bench) -> impl Iterator<Item = (bool, Shape)> + use<> {
-    let shape = bench.shape();
+fn shapes(bench: &Bench, shape: Shape) -> impl Iterator<Item = (bool, Shape)> + use<> {
     let warming = Shape {
         calls: (shape.calls / 10).max(1),
         ..shape
@@ -201,13 +200,24 @@ pub async fn compared(
         Some(side) => Some(Lane::open(bench, side).await?),
         None => None,
     };
-    let mut works = vec![(lane, work)];
-    works.extend(beside.as_ref().map(|lane| (lane, echoes)));
+    let beside = beside.as_ref().map(|lane| (lane, echoes));
+    in_turns(bench, bench.shape(), (lane, work), beside, progress).await
+}
+
+/// Runs of one kind of work and of what it is compared with.
+pub async fn in_turns(
+    bench: &Bench,
+    shape: Shape,
+    measured: (&Lane<'_>, Work),
+    beside: Option<(&Lane<'_>, Work)>,
+    progress: &ProgressBar,
+) -> anyhow::Result<Runs> {
+    let works: Vec<_> = std::iter::once(measured).chain(beside).collect();
     let mut runs = Runs {
         drover: Vec::new(),
         bare: Vec::new(),
     };
-    for (counts, shape) in shapes(bench) {
+    for (counts, shape) in shapes(bench, shape) {
         let mut loads = take_turns(&works, shape).await?.into_iter();
         if counts {
             runs.drover.extend(loads.next());

@@ -186,7 +186,7 @@ pub struct Messages {
 /// One case.
 #[derive(Debug, Clone, Serialize)]
 pub struct CaseReport {
-    /// `a` to `g`.
+    /// `a` to `m`.
     pub case: char,
     /// What is measured.
     pub title: String,

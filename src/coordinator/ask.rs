@@ -19,7 +19,7 @@ use super::losses::NotNow;
 use super::parked::Patience;
 use super::shaping::HeldBack;
 use super::{Acquire, Acquired, Coordinator, Error, MOST_CONFLICTS};
-use crate::decision::{self, Answer, BusyCause, Decision, Grant, Key, Policy, Seq, Tag};
+use crate::decision::{self, Answer, Ask, BusyCause, Decision, Grant, Key, Policy, Seq, Tag};
 use crate::store::{Loaded, StoreError, Want};
 
 /// What a question came to, short of waiting.
@@ -93,7 +93,7 @@ impl Coordinator {
                         seen = self.see(key, decision::tags_asked(ask), want).await?;
                         continue;
                     }
-                    Err(_) => return Ok(self.behind(request, *grant, &seen)),
+                    Err(_) => return Ok(self.behind(key, ask, *grant, &seen)),
                 },
             };
             match granting {
@@ -145,11 +145,11 @@ impl Coordinator {
     }
 
     /// For a caller whom others are ahead of.
-    pub(super) fn behind(&self, request: &Acquire, grant: Grant, seen: &Seen) -> Asked {
-        match decision::behind(grant, &request.ask, self.dice.draw()) {
+    pub(super) fn behind(&self, key: &Key, ask: &Ask, grant: Grant, seen: &Seen) -> Asked {
+        match decision::behind(grant, ask, self.dice.draw()) {
             Decision::Wait(mut wait) => {
                 if let Answer::Busy(busy) = &mut wait.when_over
-                    && self.shaping.lines.has(&request.key)
+                    && self.shaping.lines.has(key)
                 {
                     busy.cause = BusyCause::RebuildBudget;
                 }

@@ -135,8 +135,13 @@ impl Coordinator {
                     if let Some(due) = self.reentry_due(&flight.key, &mut care.due) {
                         return Ok(due.min(now.seen.sent + AT_LEAST_EVERY));
                     }
-                    (care.due, care.idle_since) = (None, None);
-                    match self.promote(flight, ticket, *grant, &now.seen, policy).await? {
+                    care.due = None;
+                    let promoted = self.promote(flight, ticket, *grant, &now.seen, policy).await?;
+                    // Whoever an open circuit sends away leaves nobody to wait for: else each of them would keep those who only read here.
+                    if !matches!(promoted, Err(HeldBack::CircuitOpen(_))) {
+                        care.idle_since = None;
+                    }
+                    match promoted {
                         Ok(seen) => now = Now::new(seen),
                         Err(held_back) => now.held_back = Some(held_back),
                     }
@@ -186,6 +191,7 @@ impl Coordinator {
         let view = now.seen.loaded.view();
         let lease = view.lease().map(|lease| lease.token);
         flight.walk(&self.flights, now.from, cohort, |waiter| {
+            waiter.is_looked_at(view.newest_grant(), lease.is_some());
             if lease == Some(waiter.on) {
                 return Judgement::Stays(waiter.on);
             }
@@ -270,7 +276,7 @@ impl Coordinator {
     /// Tells everybody in a flight to go elsewhere.
     fn dismiss(&self, flight: &Flight, farewell: &Farewell) {
         let mut from = 0;
-        let sent_off = |_: &Waiter| Judgement::Gets(Reply::Farewell(farewell.clone()));
+        let sent_off = |_: &mut Waiter| Judgement::Gets(Reply::Farewell(farewell.clone()));
         while let Walk::GoesOn(next) = flight.walk(&self.flights, from, u64::MAX, sent_off) {
             from = next;
         }

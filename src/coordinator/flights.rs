@@ -344,7 +344,13 @@ impl Flight {
 
     /// Looks at the callers from `from` to before `end`, oldest first and a bounded number at a time, and does with each what
     /// `judge` says. It holds the queue while it does.
-    pub fn walk(&self, flights: &Flights, from: u64, end: u64, mut judge: impl FnMut(&Waiter) -> Judgement) -> Walk {
+    pub fn walk(
+        &self,
+        flights: &Flights,
+        from: u64,
+        end: u64,
+        mut judge: impl FnMut(&mut Waiter) -> Judgement,
+    ) -> Walk {
         let mut queue = self.queue.lock();
         let step: Vec<u64> = queue
             .waiters

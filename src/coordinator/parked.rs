@@ -10,7 +10,7 @@ use super::ask::{Asked, Waits};
 use super::flights::{Farewell, Parking, Place, Reply, Waiter};
 use super::grant::Granting;
 use super::{Acquire, Acquired, Coordinator, Ended, Error};
-use crate::decision::{self, Answer, Ask, Busy, BusyCause, Decision, Policy};
+use crate::decision::{self, Answer, Busy, BusyCause, Decision, Policy};
 use crate::store::{Snapshot, Want};
 
 /// How long a caller waits, wherever it is parked: it may be sent from one place to another.
@@ -65,22 +65,27 @@ impl Coordinator {
             place,
             reply,
         };
-        let ask = match parked.reply_until(until).await {
+        let waiter = match parked.reply_until(until).await {
             Ok(reply) => return reply.ends(since),
-            Err(ask) => ask,
+            Err(waiter) => waiter,
         };
         let over = Acquired {
             answer: waits.when_over.answer.later(parked_at.elapsed()),
             waited: since.elapsed(),
             ..waits.when_over
         };
-        Box::pin(self.wait_is_over(request, *ask, over, policy)).await
+        Box::pin(self.wait_is_over(request, waiter, over, policy)).await
     }
 
     /// One last look: what ended a moment ago counts. Not later than the answer is due.
-    async fn wait_is_over(self: &Arc<Self>, request: &Acquire, ask: Ask, over: Acquired, policy: &Policy) -> Ended {
-        let request = &Acquire { ask, ..request.clone() };
-        match self.last_look(request, policy).await {
+    async fn wait_is_over(
+        self: &Arc<Self>,
+        request: &Acquire,
+        waiter: Box<Waiter>,
+        over: Acquired,
+        policy: &Policy,
+    ) -> Ended {
+        match self.last_look(request, *waiter, policy).await {
             Ok(Some(acquired)) => Ended::With(Ok(Acquired {
                 waited: over.waited,
                 ..acquired
@@ -91,8 +96,13 @@ impl Coordinator {
     }
 
     /// `None`: it came to nothing better.
-    async fn last_look(self: &Arc<Self>, request: &Acquire, policy: &Policy) -> Result<Option<Acquired>, Error> {
-        let Acquire { key, ask, .. } = request;
+    async fn last_look(
+        self: &Arc<Self>,
+        request: &Acquire,
+        mut waiter: Waiter,
+        policy: &Policy,
+    ) -> Result<Option<Acquired>, Error> {
+        let (key, ask) = (&request.key, &waiter.ask);
         let want = Want {
             bytes: !ask.omit_value,
             rings: false,
@@ -101,7 +111,10 @@ impl Coordinator {
         let Ok(Ok(seen)) = tokio::time::timeout(super::RETRY_SOON / 2, load).await else {
             return Ok(None);
         };
-        let granting = match decision::acquire(&seen.loaded.view(), ask, policy, self.dice.draw()) {
+        let view = seen.loaded.view();
+        waiter.is_looked_at(view.newest_grant(), view.lease().is_some());
+        let ask = &waiter.ask;
+        let granting = match decision::acquire(&view, ask, policy, self.dice.draw()) {
             Decision::Answer(answer @ Answer::Rebuild(_)) => self.take_again(&seen, want.bytes, answer).await?,
             Decision::Answer(answer) => return Ok(Some(Acquired::at_once(answer, &seen.loaded))),
             Decision::Wait(wait) => return Ok(Some(Acquired::at_once(wait.when_over, &seen.loaded))),
@@ -109,7 +122,7 @@ impl Coordinator {
             Decision::Grant(_) if self.is_draining() => return Err(Error::Draining),
             Decision::Grant(grant) => match self.turn(key, self.store.recall(key).is_some()) {
                 Ok(turn) => self.grant(&seen, *grant, policy, want.bytes, turn).await?,
-                Err(_) => match self.behind(request, *grant, &seen) {
+                Err(_) => match self.behind(key, ask, *grant, &seen) {
                     Asked::Answered(acquired) => return Ok(Some(acquired)),
                     Asked::Waits(waits) => return Ok(Some(waits.when_over)),
                 },
@@ -166,11 +179,11 @@ struct Parked {
 
 impl Parked {
     /// The reply; if the wait is over first, the caller has left the queue with its question.
-    async fn reply_until(&mut self, until: Instant) -> Result<Reply, Box<Ask>> {
+    async fn reply_until(&mut self, until: Instant) -> Result<Reply, Box<Waiter>> {
         let reply = match tokio::time::timeout_at(until, &mut self.reply).await {
             Ok(reply) => reply,
             Err(_) => match self.coordinator.flights.leave(&self.place) {
-                Some(waiter) => return Err(Box::new(waiter.ask)),
+                Some(waiter) => return Err(Box::new(waiter)),
                 // Taken out of the queue at this very moment: the reply is on its way.
                 None => (&mut self.reply).await,
             },

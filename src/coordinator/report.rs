@@ -11,7 +11,7 @@ use super::shaping::End;
 use super::{Coordinator, Error, MAX_TAGS, MOST_CONFLICTS, Renew, Renewed, ReportValue, Reported};
 use crate::decision::{
     self, Body, Content, Draft, Lease, LeaseId, Outcome as Ending, Plan, Policy, Rejection, RenewDecision, Report,
-    ReportAnswer, ReportDecision, StoreTime, Tag, Value, View,
+    ReportAnswer, ReportDecision, StoreTime, Tag, Value, View, When,
 };
 use crate::store::{Commit, Committed, Event, Guard, Loaded, NewBytes, Outcome, StoreError, Want};
 
@@ -195,11 +195,11 @@ impl Coordinator {
                     });
                 }
             };
-            let length = kept_for(&draft);
-            let until = self.keep_place(&seen, *lease, length).await?;
+            let before = deadline(&seen.loaded, *lease);
+            let until = self.keep_place(&seen, *lease, before, new_deadline(&draft)).await?;
             kept_place = true;
             let mut commit = Commit::new(key, &seen.loaded, *draft);
-            commit.until = deadline(&seen.loaded, *lease).min(until);
+            commit.until = before.min(until);
             commit.guard = Some(guard(&seen.loaded, *lease, &[]));
             let sent = Instant::now();
             match self.store.commit(commit).await? {
@@ -207,7 +207,13 @@ impl Coordinator {
                 Outcome::Committed(done) => {
                     let kept = kept(&done, sent.elapsed());
                     self.workers.renewed(key, lease.token, Instant::now() + kept.ttl);
-                    self.lease_renewed(key, length, done.now);
+                    let renewed = done
+                        .snapshot
+                        .entry
+                        .lease
+                        .as_deref()
+                        .map_or(before, |lease| lease.deadline);
+                    self.lease_renewed(key, *lease, before, renewed, done.now).await;
                     return Ok(kept);
                 }
             }
@@ -225,10 +231,10 @@ fn end(outcome: &Ending) -> End {
     }
 }
 
-/// How long the lease of a renewal lasts from its commit, at most.
-fn kept_for(draft: &Draft) -> Duration {
-    let deadline = draft.lease.as_deref().map(|lease| lease.deadline);
-    deadline.and_then(|deadline| deadline.after).unwrap_or_default()
+/// Until when the lease of a renewal is to live.
+fn new_deadline(draft: &Draft) -> When {
+    let lease = draft.lease.as_deref();
+    lease.map_or(When::at(StoreTime::ZERO), |lease| lease.deadline)
 }
 
 /// What is left of a lease that was renewed by a commit that took so long: it counts from when that was sent.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::measure::{Herd, SLOW};
+use super::measure::{Herd, SLOW, Worked};
 use super::scenario::avalanche::Fill;
 use super::scenario::race::{Race, Read};
 use super::scenario::{Finding, Rows};
@@ -33,6 +33,8 @@ fn scenario(finding: &Finding) -> Value {
             "lives_ms": ms(plan.lives),
             "duration_ms": ms(plan.duration),
             "keys": plan.keys,
+            "restart": plan.restart,
+            "workers": plan.workers,
             "seed": plan.seed,
         },
         "strategies": strategies,
@@ -60,7 +62,21 @@ fn herd(herd: &Herd) -> Value {
         "max_ms": ms(herd.slowest()),
         "slower_than_ms": ms(SLOW),
         "slower": herd.slow(),
+        "workers": herd.worked.map(worked),
         "queries_over_time": { "stretch_ms": ms(STRETCH), "arrived": arrivals(herd) },
+    })
+}
+
+fn worked(worked: Worked) -> Value {
+    json!({
+        "workers": worked.workers,
+        "waited": worked.served.waited,
+        "saw_expired": worked.served.expired,
+        "asked_to_rebuild": worked.served.asked,
+        "warming_queries": worked.warmed,
+        "least_queries": worked.least,
+        "least_queries_with_room": worked.with_room,
+        "most_over_least_a_key": worked.over,
     })
 }
 
@@ -97,6 +113,7 @@ fn fill(fill: &Fill) -> Value {
         "strategy": fill.kind.as_str(),
         "variant": fill.variant,
         "keys": fill.keys,
+        "filled_in_ms": ms(fill.took),
         "first_due_ms": ms(fill.first),
         "due_per_second": fill.due,
         "busiest_second": fill.busiest(),

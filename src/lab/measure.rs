@@ -7,6 +7,10 @@ use std::time::Duration;
 use super::origin::Query;
 use super::strategy::{Kind, Trouble};
 
+mod worked;
+
+pub use worked::Worked;
+
 /// A request that takes longer than this is one that a user notices.
 pub const SLOW: Duration = Duration::from_millis(100);
 
@@ -34,6 +38,8 @@ pub struct Herd {
     pub trouble: Option<String>,
     /// The queries that reached the origin, from the moment when the herd was let go.
     pub queries: Vec<Query>,
+    /// What its workers did, where it had some.
+    pub worked: Option<Worked>,
 }
 
 impl Herd {
@@ -51,6 +57,7 @@ impl Herd {
             failed: failed as u64,
             trouble: first.map(ToString::to_string).or(background),
             queries,
+            worked: None,
         }
     }
 

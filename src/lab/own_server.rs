@@ -17,8 +17,12 @@ pub const PATIENT: &str = "patient";
 pub const BUDGET: &str = "budget";
 /// As the lab's own namespace, and apart from it.
 pub const APART: &str = "apart";
+/// The same, and workers refresh what is in it.
+pub const WORKERS: &str = "workers";
 /// Lifetimes are not levelled.
 pub const PLAIN: &str = "plain";
+/// As the lab's own namespace, after a restart.
+pub const RESTARTED: &str = "restarted";
 
 /// Nobody's wait ends before the slowest strategy has served everybody.
 pub const LONG: Duration = Duration::from_secs(120);

@@ -123,6 +123,13 @@ impl Strategy {
         }
     }
 
+    /// The callers that count come from now on.
+    pub fn begin(&self) {
+        if let Self::Drover(drover) = self {
+            drover.ledger().begin();
+        }
+    }
+
     /// How many writes into the cache were refused because something newer had happened.
     pub fn refused(&self) -> u64 {
         match self {

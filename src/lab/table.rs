@@ -9,7 +9,7 @@ use super::human::{count, time};
 use super::measure::{Herd, SLOW};
 use super::scenario::avalanche::Fill;
 use super::scenario::race::Race;
-use super::scenario::{Finding, Rows};
+use super::scenario::{Finding, Rows, Scenario, outage};
 
 const HEADING: Style = Style::new()
     .bold()
@@ -25,7 +25,7 @@ pub fn render(finding: &Finding) -> String {
     let (name, about) = (finding.scenario.as_str(), finding.scenario.describe(&finding.plan));
     let mut text = format!("{HEADING}{name}{HEADING:#}  {about}\n\n");
     let (table, notes) = match &finding.rows {
-        Rows::Herds(herds) => (herds_table(herds), herds_notes(herds)),
+        Rows::Herds(herds) => (herds_table(finding.scenario, herds), herds_notes(herds)),
         Rows::Races(races) => (races_table(races), Vec::new()),
         Rows::Fills(fills) => (fills_table(fills), Vec::new()),
     };
@@ -58,28 +58,40 @@ fn table(header: &[&str]) -> Table {
     table
 }
 
-fn herds_table(herds: &[Herd]) -> Table {
-    let slower = format!("slower than {}", time(SLOW));
-    let failed = herds.iter().any(|herd| herd.failed > 0);
-    let mut header = vec!["strategy", "requests", "queries", "p50", "p99", "max", &slower];
-    if failed {
-        header.push("failed");
+/// A column: its header, and what is below it.
+type Column = (String, fn(&Herd) -> String);
+
+fn herds_table(scenario: Scenario, herds: &[Herd]) -> Table {
+    let mut columns: Vec<Column> = vec![
+        ("strategy".to_owned(), Herd::name),
+        ("requests".to_owned(), |herd| count(herd.requests())),
+        ("queries".to_owned(), |herd| count(herd.queried())),
+    ];
+    match scenario {
+        Scenario::Coldstart => columns.extend::<[Column; 2]>([
+            ("most at once".to_owned(), |herd| count(herd.most_at_once())),
+            ("last one after".to_owned(), |herd| time(herd.last_query())),
+        ]),
+        Scenario::Outage => columns.extend::<[Column; 2]>([
+            ("while it failed".to_owned(), |herd| count(outage::during(herd).0)),
+            (format!("after {} of that", time(outage::SETTLED)), |herd| {
+                count(outage::during(herd).1)
+            }),
+        ]),
+        _ => {}
     }
-    let mut table = table(&header);
+    columns.extend::<[Column; 4]>([
+        ("p50".to_owned(), |herd| time(herd.quantile(0.5))),
+        ("p99".to_owned(), |herd| time(herd.quantile(0.99))),
+        ("max".to_owned(), |herd| time(herd.slowest())),
+        (format!("slower than {}", time(SLOW)), |herd| count(herd.slow())),
+    ]);
+    if herds.iter().any(|herd| herd.failed > 0) {
+        columns.push(("failed".to_owned(), |herd| count(herd.failed)));
+    }
+    let mut table = table(&columns.iter().map(|(header, _)| header.as_str()).collect::<Vec<_>>());
     for herd in herds {
-        let mut row = vec![
-            herd.name(),
-            count(herd.requests()),
-            count(herd.queried()),
-            time(herd.quantile(0.5)),
-            time(herd.quantile(0.99)),
-            time(herd.slowest()),
-            count(herd.slow()),
-        ];
-        if failed {
-            row.push(count(herd.failed));
-        }
-        table.add_row(row);
+        table.add_row(columns.iter().map(|(_, cell)| cell(herd)));
     }
     table
 }
@@ -116,6 +128,7 @@ fn fills_table(fills: &[Fill]) -> Table {
     let mut table = table(&[
         "jitter",
         "keys",
+        "filled in",
         "due from",
         "due to",
         "busiest second",
@@ -126,6 +139,7 @@ fn fills_table(fills: &[Fill]) -> Table {
         table.add_row([
             fill.name(),
             count(fill.keys as u64),
+            time(fill.took),
             time(fill.first),
             time(fill.first + fill.range()),
             count(fill.busiest()),
@@ -177,7 +191,7 @@ mod tests {
             herd(Kind::None, &[200, 2_034], &[(0, 0, 200), (0, 0, 200)]),
             herd(Kind::XfetchLock, &[1, 100], &[(0, 0, 200)]),
         ];
-        let lines: Vec<_> = herds_table(&herds)
+        let lines: Vec<_> = herds_table(Scenario::Burst, &herds)
             .to_string()
             .lines()
             .map(|line| line.trim_end().to_owned())

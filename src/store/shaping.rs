@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::decision::Key;
+use crate::decision::{Key, StoreTime};
 
 /// What a replica wants of a budget, for one lease of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub enum Budgeting {
     Hold {
         /// How long.
         length: Duration,
+        /// But not beyond this: where a lease may not be held for longer, its place is not either.
+        at_most: StoreTime,
         /// The secret of a lease that is over by this.
         instead_of: Option<NonZeroU64>,
     },

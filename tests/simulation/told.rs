@@ -104,11 +104,61 @@ fn ops(run: &Run) -> Vec<model::Op> {
         }
         ops.push(op);
     }
+    ops.extend(undelivered(run, &moments));
     ops.sort_by_key(|op| op.invoked);
     ops
 }
 
-/// When a worker's lease was granted, by the store's account: not before the last thing that was recorded until then.
+/// Leases of workers that never heard of them: somebody held the key all the same. The account tells, and no call.
+fn undelivered(run: &Run, moments: &[Moment]) -> Vec<model::Op> {
+    let heard = |lease: LeaseId| {
+        let pulled = |call: &Call| matches!(&call.ended, Some((_, Ended::Pulled(task))) if task.lease == lease);
+        run.records.calls.iter().any(pulled)
+    };
+    let granted = run.account.iter().filter_map(|done| match done {
+        Done::Written { key, at, entry } => {
+            let lease = entry.lease.as_ref().filter(|lease| lease.granted_at == *at)?;
+            let unheard = lease.holder.starts_with('w') && !heard(lease.id());
+            unheard.then_some((key, at.0 - START.0))
+        }
+        Done::Covered { .. } | Done::Circuit { .. } => None,
+    });
+    let op = |(named, at): (&Key, u64)| {
+        let at = at_place(at, moments);
+        model::Op {
+            client: 0,
+            replica: 0,
+            asked: model::Asked::Acquire(pull(named)),
+            invoked: at,
+            ended: at,
+            end: model::End::Unknown(""),
+            degraded: false,
+            until: at,
+        }
+    };
+    granted.map(op).collect()
+}
+
+/// Not before the last thing that was recorded until then.
+fn at_place(at: u64, moments: &[Moment]) -> model::Moment {
+    let before = moments.partition_point(|moment| moment.at < at);
+    let place = before.checked_sub(1).map_or(0, |last| moments[last].place);
+    model::Moment { place, at }
+}
+
+/// A worker takes what comes.
+fn pull(named: &Key) -> model::Question {
+    model::Question {
+        key: key(named),
+        intent: Intent::Early,
+        wait: model::PULLS,
+        newer_than: 0,
+        request: 0,
+        tags: Box::default(),
+    }
+}
+
+/// When a worker's lease was granted, by the store's account.
 fn granted_at(run: &Run, task: &RefreshTask, moments: &[Moment]) -> Option<model::Moment> {
     let at = run.account.iter().find_map(|done| match done {
         Done::Written { at, entry, .. } => entry
@@ -118,9 +168,7 @@ fn granted_at(run: &Run, task: &RefreshTask, moments: &[Moment]) -> Option<model
             .map(|_| at.0 - START.0),
         Done::Covered { .. } | Done::Circuit { .. } => None,
     })?;
-    let before = moments.partition_point(|moment| moment.at < at);
-    let place = before.checked_sub(1).map_or(0, |last| moments[last].place);
-    Some(model::Moment { place, at })
+    Some(at_place(at, moments))
 }
 
 fn op(call: &Call, run: &Run) -> model::Op {
@@ -157,14 +205,7 @@ fn asked(call: &Call, run: &Run) -> model::Asked {
             outcome: outcome(asked),
             tags: tags(&asked.report.tags),
         }),
-        Asked::Pull(pulled) => model::Asked::Acquire(model::Question {
-            key: key(pulled),
-            intent: Intent::Early,
-            wait: model::PULLS,
-            newer_than: 0,
-            request: 0,
-            tags: Box::default(),
-        }),
+        Asked::Pull(pulled) => model::Asked::Acquire(pull(pulled)),
         Asked::Renew(asked) => model::Asked::Renew {
             key: key(&asked.key),
             lease: asked.lease,

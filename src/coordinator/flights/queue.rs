@@ -33,6 +33,8 @@ pub struct Waiter {
     pub on: Seq,
     /// Somebody had it for certain when this caller parked.
     pub(super) is_held: bool,
+    /// The newest grant when it was looked at and nobody had the lease: it waits for the next one.
+    after: Option<Seq>,
     /// Which try at the question this is, within the flight.
     pub(super) attempt: u64,
     /// Where its answer goes.
@@ -77,6 +79,7 @@ impl Waiter {
                 ask,
                 on,
                 is_held,
+                after: None,
                 attempt: 0,
                 reply,
             },
@@ -89,6 +92,18 @@ impl Waiter {
         self.on = on;
         if on.is_some() {
             self.ask.parked_on.get_or_insert(on);
+        }
+    }
+
+    /// It is looked at while the newest grant is this one, and `held` says whether that lives. A grant that has come since it was looked at
+    /// before is one on which it was parked, whether or not this replica ever saw it live: it may have ended, at another one, between two looks.
+    pub fn is_looked_at(&mut self, newest: Seq, held: bool) {
+        match self.after {
+            Some(after) if newest > after => {
+                self.ask.parked_on.get_or_insert(Seq(after.0 + 1));
+            }
+            None if !held => self.after = Some(newest),
+            _ => {}
         }
     }
 
@@ -131,6 +146,7 @@ impl Queue {
         };
         if let Some(first) = self.take_out(ticket) {
             waiter.ask.parked_on = first.ask.parked_on.or(waiter.ask.parked_on);
+            waiter.after = first.after;
             let _ = first.reply.send(Reply::Replaced);
         }
         if let Some(question) = waiter.question() {

@@ -3,6 +3,9 @@
 //! *Invariants.* Each end of a lease is told here once its commit is known ([`Coordinator::lease_ended`]): a report, a lease that was given up or revoked. The
 //! end of a lease's time is the store's own. What is told costs the caller no trip: it goes on the side.
 //!
+//! *Renewing.* A lease may be renewed for longer or for a shorter time. Its place becomes longer before that is committed and shorter after, so it is
+//! there for as long as the lease whatever becomes of the commit. Neither goes beyond the longest hold.
+//!
 //! *Inheriting.* A lease that ends without a result leaves its place to those who are parked for its key here; one of them is promoted. Parked
 //! callers of another replica stand in that one's line. (Rejected: to leave it to them too, for they may be none, and the place would stand
 //! empty meanwhile.)
@@ -18,7 +21,7 @@ use super::super::ask::Seen;
 use super::admit::GRACE;
 use super::circuits::Says;
 use super::lines::Next;
-use crate::decision::{self, Answer, Ending, KeepOff, Key, LeaseId, Policy, StoreTime, TAKE_UP};
+use crate::decision::{self, Answer, Ending, KeepOff, Key, LeaseId, Policy, StoreTime, TAKE_UP, When};
 use crate::store::{Budgeting, Changed, StoreError};
 
 /// How a lease ended.
@@ -33,20 +36,25 @@ pub(in crate::coordinator) enum End {
 }
 
 impl Coordinator {
-    /// A lease is to live for so long from now: its place is kept up, before that is committed. Until when it must be.
+    /// A lease is to live until then instead of `before`: if that is longer, its place is kept up before it is committed. By when it must be.
     pub(in crate::coordinator) async fn keep_place(
         &self,
         seen: &Seen,
         lease: LeaseId,
-        length: Duration,
+        before: StoreTime,
+        deadline: When,
     ) -> Result<StoreTime, StoreError> {
         let key = &seen.loaded.snapshot.key;
         if self.budget_of(key) == 0 {
             return Ok(StoreTime::NEVER);
         }
         let until = seen.loaded.now.after(seen.sent.elapsed() + GRACE);
+        if deadline.resolve(until) <= before {
+            return Ok(until);
+        }
         let hold = Budgeting::Hold {
-            length: length + GRACE,
+            length: deadline.after.unwrap_or_default() + GRACE,
+            at_most: deadline.at_most.after(GRACE),
             instead_of: None,
         };
         match self.store.budget(key, lease.secret, hold).await {
@@ -56,22 +64,41 @@ impl Coordinator {
         }
     }
 
-    /// A lease was renewed.
-    pub(in crate::coordinator) fn lease_renewed(self: &Arc<Self>, key: &Key, length: Duration, now: StoreTime) {
-        self.circuit_hears_renewed(key, length, now);
+    /// A lease was renewed at `now`: it was to live until `before`, and does until `deadline`. If that is shorter, so is its place from now on; not
+    /// earlier, for had the commit failed, the lease would have outlived it.
+    pub(in crate::coordinator) async fn lease_renewed(
+        self: &Arc<Self>,
+        key: &Key,
+        lease: LeaseId,
+        before: StoreTime,
+        deadline: StoreTime,
+        now: StoreTime,
+    ) {
+        self.circuit_hears_renewed(key, deadline.since(now), now);
+        if deadline >= before || self.budget_of(key) == 0 {
+            return;
+        }
+        let hold = Budgeting::Hold {
+            length: deadline.since(now) + GRACE,
+            at_most: deadline.after(GRACE),
+            instead_of: None,
+        };
+        // Before the holder is told, and may renew for longer.
+        if let Err(error) = self.store.budget(key, lease.secret, hold).await {
+            tracing::debug!(?key, %error, "a place was not shortened with its lease; it comes back with the time that it had");
+        }
     }
 
     /// A lease has ended: its place is free or left to those who wait for the key, and the circuit is told.
     pub(in crate::coordinator) fn lease_ended(self: &Arc<Self>, key: &Key, lease: LeaseId, end: End, now: StoreTime) {
         if self.budget_of(key) > 0 {
             let inherited = end == End::Vacated && self.flights.has_heirs(key);
-            let left_for = if inherited { TAKE_UP } else { Duration::ZERO };
             if inherited {
-                self.shaping.lines.left_to_next(key);
+                self.leave_place_to_next(key, lease);
             } else {
                 self.nobody_inherits(key);
+                self.give_place_back(key, lease.secret, Duration::ZERO);
             }
-            self.give_place_back(key, lease.secret, left_for);
         }
         let ending = match end {
             End::Succeeded => Ending::Succeeded,
@@ -88,21 +115,39 @@ impl Coordinator {
         }
     }
 
+    /// Those who wait for the key may take the place over. If they have left before that is told, it is free: what they told of their leaving
+    /// may have come first.
+    fn leave_place_to_next(self: &Arc<Self>, key: &Key, lease: LeaseId) {
+        self.shaping.lines.left_to_next(key);
+        let (coordinator, key) = (self.clone(), key.clone());
+        self.on_the_side(async move {
+            let left = Budgeting::GiveBack { left_for: TAKE_UP };
+            coordinator.budget_in_turn(&key, lease.secret, left).await;
+            if !coordinator.shaping.lines.is_left(&key) {
+                coordinator
+                    .budget_in_turn(&key, NonZeroU64::MIN, Budgeting::Leave)
+                    .await;
+            }
+        });
+    }
+
     pub(super) fn give_place_back(self: &Arc<Self>, key: &Key, lease: NonZeroU64, left_for: Duration) {
         self.budget_on_the_side(key, lease, Budgeting::GiveBack { left_for });
     }
 
     pub(super) fn budget_on_the_side(self: &Arc<Self>, key: &Key, lease: NonZeroU64, what: Budgeting) {
         let (coordinator, key) = (self.clone(), key.clone());
-        self.on_the_side(async move {
-            match coordinator.store.budget(&key, lease, what).await {
-                Ok(budgeted) => {
-                    coordinator.shaping.lines.saw(key.namespace(), budgeted.taken);
-                    coordinator.place_freed(key.namespace());
-                }
-                Err(error) => tracing::debug!(?key, %error, "a place was not given back; it comes back with its time"),
+        self.on_the_side(async move { coordinator.budget_in_turn(&key, lease, what).await });
+    }
+
+    async fn budget_in_turn(&self, key: &Key, lease: NonZeroU64, what: Budgeting) {
+        match self.store.budget(key, lease, what).await {
+            Ok(budgeted) => {
+                self.shaping.lines.saw(key.namespace(), budgeted.taken);
+                self.place_freed(key.namespace());
             }
-        });
+            Err(error) => tracing::debug!(?key, %error, "a place was not given back; it comes back with its time"),
+        }
     }
 
     /// Nobody is parked for a key any more, or those who are need no place.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::decision::BusyCause;
-use crate::store::faulty::{Call, Forgetful, Remote};
+use crate::store::faulty::{Call, Fault, Faulty, Forgetful, Remote};
 
 fn limited(limit: u32) -> Policy {
     Policy {
@@ -286,6 +286,53 @@ async fn a_renewal_keeps_the_place_and_an_end_after_it_gives_it_back() {
     assert!(replica.renew(lease, seconds(10)).await.lost.is_some());
     assert_eq!(replica.live().await, 1);
     assert!(is_out_of_budget(&replica.ask(at_once("c")).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_the_longest_hold_cuts_keeps_the_place_no_longer_than_the_lease() {
+    let mut policy = limited(1);
+    (policy.max_hold, policy.max_wait) = (seconds(12), seconds(60));
+    let replica = Replica::with(policy);
+    let lease = rebuild(&replica.ask(question()).await).lease;
+    advance(seconds(8)).await;
+    assert_eq!(replica.renew(lease, seconds(10)).await.ttl, seconds(4));
+    let next = replica.park(about("b")).await;
+    let renewed = Instant::now();
+    rebuild(&next.await.expect("no panic").expect("the store answers"));
+    let waited = renewed.elapsed();
+    assert!(
+        waited >= seconds(4) && waited < Duration::from_millis(4_300),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_for_a_shorter_time_shortens_the_place_once_it_is_committed_and_not_before() {
+    let faulty = Faulty::new(Memory::new(Limits::default()), 1);
+    let replica = Replica::over(faulty.clone(), limited(1), 10_000);
+    let lease = rebuild(&replica.ask(question()).await).lease;
+    let renewal = || Renew {
+        key: key(),
+        lease,
+        ttl: Some(seconds(1)),
+    };
+    faulty.script(Call::Commit, Fault::Unavailable);
+    assert!(replica.0.renew(renewal()).await.is_err());
+    advance(seconds(2)).await;
+    assert!(is_out_of_budget(&replica.ask(at_once("b")).await), "the lease lives");
+    assert_eq!(replica.live().await, 1);
+    assert_eq!(
+        replica.0.renew(renewal()).await.expect("the store answers").ttl,
+        seconds(1)
+    );
+    let next = replica.park(about("b")).await;
+    let renewed = Instant::now();
+    rebuild(&next.await.expect("no panic").expect("the store answers"));
+    let waited = renewed.elapsed();
+    assert!(
+        waited >= seconds(1) && waited < Duration::from_millis(1_300),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 use crate::decision::BusyCause;
-use crate::store::faulty::{Call, Fault, Faulty};
+use crate::store::faulty::{Call, Fault, Faulty, Forgetful, Remote};
 
 #[tokio::test(start_paused = true)]
 async fn a_herd_is_reduced_to_one_rebuild_and_everybody_is_handed_its_value() {
@@ -232,6 +232,80 @@ async fn those_who_only_read_get_a_miss_when_nobody_takes_over() {
     let first = replica.ask(question()).await;
     let reads = replica.park(question_with(|ask| ask.intent = Intent::Read)).await;
     replica.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    assert_eq!(ended(reads).await.answer, Answer::Miss);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_without_a_life_reaches_those_who_were_parked_before_its_grant_at_another_replica() {
+    let memory = Memory::new(Limits::default());
+    let [here, there] = [1, 2].map(|seed| {
+        let remote = Remote::new(memory.clone(), seed, Forgetful::default());
+        Replica::over(remote, Policy::default(), 10_000)
+    });
+    let first = here.ask(question()).await;
+    let at_once = Acquire {
+        wait: Some(Duration::ZERO),
+        ..question()
+    };
+    assert!(matches!(there.ask(at_once).await.answer, Answer::Busy(_)));
+    here.report(rebuild(&first).lease, Outcome::Abandoned).await;
+    // It waits for a lease that is over, as its replica remembers it.
+    let reads = there.park(question_with(|ask| ask.intent = Intent::Read)).await;
+    assert!(!reads.is_finished(), "somebody elsewhere may take over");
+    // Granted and reported before the other replica has looked.
+    let second = here.ask(question()).await;
+    here.report_with(rebuild(&second).lease, value(), |report| report.do_not_store = true)
+        .await;
+    assert!(hit(&ended(reads).await).fresh);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_an_open_circuit_sends_away_do_not_keep_those_who_only_read() {
+    let remote = Remote::new(Memory::new(Limits::default()), 1, Forgetful::default());
+    let replica = Replica::over(remote, Policy::default(), 10_000);
+    let lease = rebuild(&replica.ask(question()).await).lease;
+    let reads = replica.park(question_with(|ask| ask.intent = Intent::Read)).await;
+    // Its namespace's circuit opens: one key after the other fails.
+    for number in 0..40 {
+        let key = Key::new("shop", &format!("failing {number}"));
+        let Answer::Rebuild(rebuild) = replica
+            .ask(Acquire {
+                key: key.clone(),
+                ..question()
+            })
+            .await
+            .answer
+        else {
+            break;
+        };
+        let report = Report {
+            lease: rebuild.lease,
+            outcome: failure(),
+            cost: None,
+            tags: Vec::new(),
+            lifetimes: Lifetimes::default(),
+            do_not_store: false,
+        };
+        let reported = replica
+            .0
+            .report(ReportValue {
+                key,
+                report,
+                bytes: None,
+            })
+            .await;
+        assert!(accepted(&reported.expect("the store answers")));
+        settle().await;
+    }
+    replica.report(lease, Outcome::Abandoned).await;
+    let began = Instant::now();
+    while !reads.is_finished() {
+        let sent_away = replica.park(question()).await;
+        advance(Duration::from_millis(40)).await;
+        settle().await;
+        assert!(matches!(ended(sent_away).await.answer, Answer::KeepOff(_)));
+        assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+    }
     assert_eq!(ended(reads).await.answer, Answer::Miss);
 }
 

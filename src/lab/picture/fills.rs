@@ -1,6 +1,6 @@
 //! Fills: how many keys come due in each second, a panel with its own scale for each.
 
-use super::canvas::{Canvas, Ink, Scale, tint};
+use super::canvas::{Canvas, Ink, Scale, seconds, tint};
 use super::{FAINT, INK, LINE, MUTED, colour, name};
 use crate::lab::human::{count, time};
 use crate::lab::scenario::avalanche::Fill;
@@ -34,30 +34,51 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, fills: &[Fill]) -> anyhow::Result<()>
     let times = Scale::linear(first - 5.0, last + 5.0, TIMES);
     canvas.text(
         (TIMES.0, top + 16),
-        "Keys that come due in each second",
+        "Rebuilds that come due in each second",
         Ink::new(13, INK).bold(),
     )?;
-    for tick in times.ticks(7) {
+    canvas.dashed((TIMES.1 - 250, top + 17), (TIMES.1 - 226, top + 17), INK)?;
+    canvas.text(
+        (TIMES.1, top + 16),
+        "the mean over the width of the jitter",
+        Ink::new(11, MUTED).ending(),
+    )?;
+    for tick in times.ticks(12) {
         canvas.text(
             (times.at(tick), bottom + 13),
-            &format!("{tick}"),
+            &seconds(tick),
             Ink::new(11, MUTED).centred(),
         )?;
     }
     canvas.text(
         ((TIMES.0 + TIMES.1) / 2, bottom + 32),
-        "seconds since the keys were filled",
+        "since the first key was filled",
         Ink::new(11, MUTED).centred(),
     )?;
     for (at, fill) in fills.iter().enumerate() {
-        panel(canvas, top + HEAD + PANEL * (at as i32 + 1), fill, &times)?;
+        panel(
+            canvas,
+            top + HEAD + PANEL * (at as i32 + 1),
+            fill,
+            &times,
+            highest(fill, fills),
+        )?;
     }
     Ok(())
 }
 
-fn panel(canvas: &Canvas<'_>, floor: i32, fill: &Fill, times: &Scale) -> anyhow::Result<()> {
+/// Panels of one strategy with as many keys are drawn to one scale, which has room for the mean: they are there to be compared.
+fn highest(fill: &Fill, fills: &[Fill]) -> u64 {
+    let alike = fills
+        .iter()
+        .filter(|other| (other.kind, other.keys) == (fill.kind, fill.keys));
+    let busiest = alike.map(Fill::busiest).max().unwrap_or_default();
+    busiest.max(fill.mean.ceil() as u64).max(1)
+}
+
+fn panel(canvas: &Canvas<'_>, floor: i32, fill: &Fill, times: &Scale, highest: u64) -> anyhow::Result<()> {
     let colour = colour(fill.kind);
-    let counts = Scale::linear(0.0, fill.busiest().max(1) as f64, (floor, floor - FILL));
+    let counts = Scale::linear(0.0, highest as f64, (floor, floor - FILL));
     let explained = match fill.kind {
         Kind::Drover if !fill.variant.is_empty() => fill.variant.to_owned(),
         Kind::Drover => format!("over {}", time(fill.range())),
@@ -76,8 +97,9 @@ fn panel(canvas: &Canvas<'_>, floor: i32, fill: &Fill, times: &Scale) -> anyhow:
         canvas.rect((from, counts.at(due as f64)), (to, floor), tint(colour, 0.85))?;
     }
     let busiest = format!(
-        "busiest second {}, {:.2} × the mean of {}",
+        "busiest second {}{}, {:.2} × the mean of {}",
         count(fill.busiest()),
+        if fill.uneven { " mean rebuilds" } else { "" },
         fill.ratio(),
         count(fill.mean.round() as u64)
     );

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::canvas::{Canvas, Ink, Scale, round_step, seconds, tint};
-use super::{FAINT, INK, LINE, MARGIN, MUTED, WIDTH, colour, name};
+use super::{BAD, FAINT, INK, LINE, MARGIN, MUTED, WIDTH, colour, name};
 use crate::lab::human::{count, time};
 use crate::lab::measure::{Herd, SLOW};
-use crate::lab::scenario::{Finding, Scenario};
+use crate::lab::scenario::{Finding, Scenario, outage};
 
 const LANE: i32 = 70;
 /// Of a lane, what queries may fill.
@@ -18,7 +18,7 @@ const QUERIES: (i32, i32) = (196, 600);
 /// Where latencies lie; their labels follow.
 const WAITS: (i32, i32) = (716, 908);
 /// How strong the parts of a latency bar are: up to p50, up to p99, up to the slowest.
-const PARTS: [(f64, &str); 3] = [(1.0, "half of them"), (0.55, "99 of 100"), (0.22, "the slowest")];
+const PARTS: [(f64, &str); 3] = [(1.0, "half"), (0.55, "99 of 100"), (0.22, "all")];
 
 /// How high the drawing is.
 pub fn height(herds: &[Herd]) -> i32 {
@@ -38,6 +38,9 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, herds: &[Herd], finding: &Finding) ->
         Ink::new(13, INK).bold(),
     )?;
     canvas.text((WAITS.0, top + 18), "How long callers waited", Ink::new(13, INK).bold())?;
+    if finding.scenario == Scenario::Outage {
+        failing(canvas, &times, (lanes, bottom))?;
+    }
     axis(canvas, &times, (lanes, bottom), 7, "since the herd was let go")?;
     axis(canvas, &waits, (lanes, bottom), 3, "")?;
     let slow = waits.at(SLOW.as_secs_f64());
@@ -54,6 +57,14 @@ pub fn draw(canvas: &Canvas<'_>, top: i32, herds: &[Herd], finding: &Finding) ->
         latency(canvas, lane + LANE / 2, herd, &waits)?;
     }
     legend(canvas, bottom + 52)
+}
+
+/// The ground of the time in which the origin fails.
+fn failing(canvas: &Canvas<'_>, times: &Scale, (from, to): (i32, i32)) -> anyhow::Result<()> {
+    let ends = [outage::BEFORE, outage::BEFORE + outage::OUTAGE].map(|at| times.at(at.as_secs_f64()));
+    canvas.rect((ends[0], from - 7), (ends[1], to), tint(BAD, 0.09))?;
+    let middle = ((ends[0] + ends[1]) / 2, from - 1);
+    canvas.text(middle, "the origin fails", Ink::new(11, BAD).bold().centred())
 }
 
 fn length(herds: &[Herd], finding: &Finding) -> Duration {
@@ -181,11 +192,13 @@ fn latency(canvas: &Canvas<'_>, middle: i32, herd: &Herd, waits: &Scale) -> anyh
 
 fn legend(canvas: &Canvas<'_>, middle: i32) -> anyhow::Result<()> {
     canvas.line((MARGIN, middle - 14), (WIDTH - MARGIN, middle - 14), FAINT, 1)?;
-    let mut x = WAITS.0 - 100;
-    for (strength, text) in PARTS {
+    let mut x = WAITS.0 - 96;
+    canvas.text((x, middle + 5), "Answered by then:", Ink::new(11, MUTED))?;
+    x += 112;
+    for ((strength, text), wide) in PARTS.into_iter().zip([52, 82, 44]) {
         canvas.rect((x, middle + 1), (x + 10, middle + 11), tint(MUTED, strength))?;
         canvas.text((x + 15, middle + 5), text, Ink::new(11, MUTED))?;
-        x += 92;
+        x += wide;
     }
     canvas.dashed((x + 5, middle), (x + 5, middle + 13), MUTED)?;
     canvas.text(

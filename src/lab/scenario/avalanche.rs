@@ -4,7 +4,8 @@
 //! service's own clock. `none` needs no calls: without jitter each key lives exactly as long as it was told.
 //!
 //! The lab's own drover is asked four times: with plain jitter and with levelled, for keys whose rebuilds all cost the same and for keys of which a
-//! few are far heavier than the rest (Pareto with exponent 1.5, 1 to 200 ms). What is counted then is work, in mean rebuilds.
+//! few are far heavier than the rest (Pareto with exponent 1.5, 1 to 200 ms). What is counted then is work, in mean rebuilds. Then both ways again
+//! for a restart, which fills many more keys as fast as they can be filled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Plan, World};
-use crate::lab::human::{count, counted, time};
-use crate::lab::own_server::{APART, PLAIN};
+use crate::lab::human::{counted, time};
+use crate::lab::own_server::{APART, PLAIN, RESTARTED};
 use crate::lab::strategy::Kind;
 use crate::lab::strategy::client::{Client, proto_duration};
 use crate::proto::Lifetimes;
@@ -30,6 +31,13 @@ const USUAL_WIDTH: f64 = 0.2;
 /// What rebuilds cost that are all alike.
 const EVEN_COST: Duration = Duration::from_millis(20);
 
+const PLAIN_EVEN: &str = "plain";
+const LEVELLED_EVEN: &str = "levelled";
+const PLAIN_UNEVEN: &str = "plain, uneven costs";
+const LEVELLED_UNEVEN: &str = "levelled, uneven costs";
+const PLAIN_RESTART: &str = "plain, a restart";
+const LEVELLED_RESTART: &str = "levelled, a restart";
+
 /// When the keys of one strategy come due.
 #[derive(Debug)]
 pub struct Fill {
@@ -39,12 +47,16 @@ pub struct Fill {
     pub variant: &'static str,
     /// How many keys.
     pub keys: usize,
+    /// From the first key that was filled to the last.
+    pub took: Duration,
     /// From filling to the first key that comes due.
     pub first: Duration,
     /// How many come due in each second from then on.
     pub due: Vec<u64>,
     /// The mean a second, if they were spread evenly over the range of the jitter.
     pub mean: f64,
+    /// What is counted is work, in mean rebuilds, because rebuilds do not all cost the same.
+    pub uneven: bool,
 }
 
 impl Fill {
@@ -64,9 +76,11 @@ impl Fill {
             kind,
             variant: "",
             keys: lives.len(),
+            took: Duration::ZERO,
             first,
             due,
             mean: lives.len() as f64 / range,
+            uneven: false,
         }
     }
 
@@ -74,6 +88,7 @@ impl Fill {
     fn planned(kind: Kind, variant: &'static str, filled: &[Filled], range: Duration) -> Self {
         const SECOND: u64 = 1_000_000;
         let began = filled.iter().map(|filled| filled.at).min().unwrap_or_default();
+        let ended = filled.iter().map(|filled| filled.at).max().unwrap_or_default();
         let first = filled.iter().map(|filled| filled.due).min().unwrap_or_default() / SECOND;
         let last = filled.iter().map(|filled| filled.due).max().unwrap_or_default() / SECOND;
         let costs: f64 = filled.iter().map(|filled| filled.cost.as_secs_f64()).sum();
@@ -86,8 +101,10 @@ impl Fill {
             kind,
             variant,
             keys: filled.len(),
+            took: Duration::from_micros(ended - began),
             first: Duration::from_secs(((first * SECOND).saturating_sub(began) + SECOND / 2) / SECOND),
             mean: filled.len() as f64 / range.as_secs_f64().max(1.0),
+            uneven: filled.windows(2).any(|two| two[0].cost != two[1].cost),
             due: work.into_iter().map(|work: f64| work.round() as u64).collect(),
         }
     }
@@ -132,26 +149,10 @@ pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Fill>> {
         fills.push(Fill::new(Kind::None, vec![plan.lives; plan.keys], range));
     }
     if plan.strategies.contains(&Kind::Drover) {
-        let levelled = world.client()?.clone();
-        let mut ways = vec![("", levelled.clone(), false)];
-        if world.is_own {
-            let plain = world.client_beside(PLAIN)?;
-            ways = vec![
-                ("plain jitter", plain.clone(), false),
-                ("levelled", levelled.clone(), false),
-                ("plain, uneven costs", plain, true),
-                // What is planned in the one namespace does not matter to the other.
-                ("levelled, uneven costs", world.client_beside(APART)?, true),
-            ];
-        }
-        for (variant, client, uneven) in ways {
-            let filled = fill(plan, world, client, variant, uneven).await?;
-            fills.push(Fill::planned(
-                Kind::Drover,
-                variant,
-                &filled,
-                plan.lives.mul_f64(USUAL_WIDTH),
-            ));
+        for way in ways(plan, world)? {
+            let filled = fill(plan, world, &way).await?;
+            let range = plan.lives.mul_f64(USUAL_WIDTH);
+            fills.push(Fill::planned(Kind::Drover, way.variant, &filled, range));
         }
     }
     anyhow::ensure!(
@@ -161,21 +162,54 @@ pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Fill>> {
     Ok(fills)
 }
 
-/// Fills the keys through drover.
-async fn fill(
-    plan: &Plan,
-    world: &World,
+/// One way to fill keys through drover.
+struct Way {
+    variant: &'static str,
     client: Arc<Client>,
-    variant: &str,
+    keys: usize,
     uneven: bool,
-) -> anyhow::Result<Vec<Filled>> {
-    let bar = world.bars.add(Kind::Drover, plan.keys as u64);
+}
+
+fn ways(plan: &Plan, world: &World) -> anyhow::Result<Vec<Way>> {
+    let way = |variant, client: &Arc<Client>, keys, uneven| Way {
+        variant,
+        client: client.clone(),
+        keys,
+        uneven,
+    };
+    let levelled = world.client()?;
+    if !world.is_own {
+        return Ok(vec![way("", levelled, plan.keys, false)]);
+    }
+    // What is planned in one namespace does not matter to the others.
+    let (plain, apart) = (world.client_beside(PLAIN)?, world.client_beside(APART)?);
+    let mut ways = vec![
+        way(PLAIN_EVEN, &plain, plan.keys, false),
+        way(LEVELLED_EVEN, levelled, plan.keys, false),
+        way(PLAIN_UNEVEN, &plain, plan.keys, true),
+        way(LEVELLED_UNEVEN, &apart, plan.keys, true),
+    ];
+    if plan.restart > 0 {
+        let restarted = world.client_beside(RESTARTED)?;
+        ways.push(way(PLAIN_RESTART, &plain, plan.restart, false));
+        ways.push(way(LEVELLED_RESTART, &restarted, plan.restart, false));
+    }
+    Ok(ways)
+}
+
+/// Fills the keys through drover.
+async fn fill(plan: &Plan, world: &World, way: &Way) -> anyhow::Result<Vec<Filled>> {
+    let &Way {
+        variant, keys, uneven, ..
+    } = way;
+    let bar = world.bars.add(Kind::Drover, keys as u64);
     bar.set_message(format!("keys filled {variant}"));
-    let (next, stem) = (Arc::new(AtomicUsize::new(0)), world.key(&format!("avalanche/{uneven}")));
+    let next = Arc::new(AtomicUsize::new(0));
+    let stem: Arc<str> = world.key(&format!("avalanche/{variant}")).into();
     let mut workers = JoinSet::new();
-    for _ in 0..plan.callers.min(plan.keys) {
-        let (client, next, stem, bar) = (client.clone(), next.clone(), stem.clone(), bar.clone());
-        let (keys, lives, seed) = (plan.keys, plan.lives, plan.seed);
+    for _ in 0..plan.callers.min(keys) {
+        let (client, next, stem, bar) = (way.client.clone(), next.clone(), stem.clone(), bar.clone());
+        let (lives, seed) = (plan.lives, plan.seed);
         workers.spawn(async move {
             let mut filled = Vec::new();
             loop {
@@ -193,7 +227,7 @@ async fn fill(
             }
         });
     }
-    let mut all = Vec::with_capacity(plan.keys);
+    let mut all = Vec::with_capacity(keys);
     while let Some(worker) = workers.join_next().await {
         all.extend(worker??);
     }
@@ -244,33 +278,49 @@ async fn fill_one(client: &Client, key: &str, lives: Duration, cost: Duration) -
 
 /// What was seen.
 pub fn say(fills: &[Fill]) -> String {
+    let of = |variant: &str| fills.iter().find(|fill| fill.variant == variant);
     let mut said = Vec::new();
-    for fill in fills {
-        said.push(match (fill.kind, fill.variant) {
-            (Kind::Drover, variant) => format!(
-                "drover{}{variant}: {} over {}, {} in the busiest second, {:.2} × the mean.",
-                if variant.is_empty() { "" } else { ", " },
-                counted(fill.keys as u64, "key", "keys"),
-                time(fill.range()),
-                count(fill.busiest()),
-                fill.ratio()
+    if let Some(none) = fills.iter().find(|fill| fill.kind == Kind::None) {
+        said.push(format!(
+            "Without jitter all {} come due in the same second, {} after they were filled.",
+            counted(none.keys as u64, "key", "keys"),
+            time(none.first)
+        ));
+    }
+    if let Some(drover) = fills
+        .iter()
+        .find(|fill| fill.kind == Kind::Drover && fill.variant.is_empty())
+    {
+        said.push(format!(
+            "With drover they come due over {}, the busiest second with {:.2} times the mean.",
+            time(drover.range()),
+            drover.ratio()
+        ));
+    }
+    for (plain, levelled) in [
+        (PLAIN_EVEN, LEVELLED_EVEN),
+        (PLAIN_UNEVEN, LEVELLED_UNEVEN),
+        (PLAIN_RESTART, LEVELLED_RESTART),
+    ] {
+        let (Some(plain), Some(levelled)) = (of(plain), of(levelled)) else {
+            continue;
+        };
+        let (level, unlevel) = (levelled.ratio(), plain.ratio());
+        let keys = counted(levelled.keys as u64, "key", "keys");
+        said.push(match levelled.variant {
+            LEVELLED_UNEVEN => format!(
+                "Where costs are uneven, its busiest second has {:.2} of the work that plain jitter's has.",
+                levelled.busiest() as f64 / plain.busiest().max(1) as f64
             ),
+            LEVELLED_RESTART => {
+                format!(
+                    "Of a restart that fills {keys} it has {level:.2} times the mean, with plain jitter {unlevel:.2}."
+                )
+            }
             _ => format!(
-                "Without jitter all {} keys come due in the same second, {} after they were filled.",
-                count(fill.keys as u64),
-                time(fill.first)
+                "Levelled, the busiest second of {keys} has {level:.2} times the mean, with plain jitter {unlevel:.2}."
             ),
         });
-    }
-    let busiest = |variant: &str| {
-        let fill = fills.iter().find(|fill| fill.variant == variant)?;
-        Some(fill.busiest() as f64)
-    };
-    if let (Some(plain), Some(levelled)) = (busiest("plain, uneven costs"), busiest("levelled, uneven costs")) {
-        said.push(format!(
-            "Where costs are uneven, the busiest second has {:.2} of the work that plain jitter's has.",
-            levelled / plain.max(1.0)
-        ));
     }
     said.join(" ")
 }

@@ -4,19 +4,12 @@
 //! gets a query for each key at once, more than it has connections; what it then does is its own affair, here they queue. With a budget of as many
 //! rebuilds as it has connections, callers queue at drover instead. The strategies go one after the other.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-
-use super::{Plan, World, draws};
-use crate::lab::human::{count, time};
-use crate::lab::measure::{Herd, Sample};
-use crate::lab::origin::Origin;
+use super::trial::Trial;
+use super::{Plan, World, of, said_one_by_one};
+use crate::lab::human::{count, counted, time};
+use crate::lab::measure::Herd;
 use crate::lab::own_server::{BUDGET, PATIENT};
-use crate::lab::strategy::{Kind, Strategy};
+use crate::lab::strategy::Kind;
 
 /// Callers that want each key.
 const CALLERS_A_KEY: usize = 2;
@@ -27,82 +20,56 @@ const WITH_BUDGET: &str = "with a budget";
 pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Herd>> {
     let mut herds = Vec::new();
     for &kind in &plan.strategies {
-        // Early expiry has nothing to do with values that are not there.
-        if matches!(kind, Kind::Xfetch | Kind::XfetchLock) {
-            continue;
-        }
-        let origin = Arc::new(Origin::new(plan.query, plan.connections));
-        let strategy = match kind {
-            Kind::Drover => world.drover(PATIENT, &origin, plan.lives)?,
-            _ => world.strategy(kind, &origin, plan.lives)?,
+        let trials = match kind {
+            // Early expiry has nothing to do with values that are not there.
+            Kind::Xfetch | Kind::XfetchLock => continue,
+            Kind::Drover if world.is_own => vec![
+                Trial::of_drover(PATIENT, "", plan, world)?,
+                Trial::of_drover(BUDGET, WITH_BUDGET, plan, world)?,
+            ],
+            _ => vec![Trial::new(kind, plan, world)?],
         };
-        herds.push(one(kind, "", plan, world, origin, strategy).await?);
-        if kind == Kind::Drover && world.is_own {
-            let origin = Arc::new(Origin::new(plan.query, plan.connections));
-            let strategy = world.drover(BUDGET, &origin, plan.lives)?;
-            herds.push(one(kind, WITH_BUDGET, plan, world, origin, strategy).await?);
+        for (at, trial) in trials.into_iter().enumerate() {
+            let key = |caller| world.key(&format!("coldstart/{at}/{}", caller % keys(plan)));
+            herds.push(trial.all_at_once(key).await?);
         }
     }
+    anyhow::ensure!(
+        !herds.is_empty(),
+        "`coldstart` compares `none`, `lock` and `drover`; name one of them"
+    );
     Ok(herds)
 }
 
-async fn one(
-    kind: Kind,
-    variant: &'static str,
-    plan: &Plan,
-    world: &World,
-    origin: Arc<Origin>,
-    strategy: Strategy,
-) -> anyhow::Result<Herd> {
-    let keys = plan.callers.div_ceil(CALLERS_A_KEY);
-    let bar = world.bars.add(kind, plan.callers as u64);
-    let (let_go, gate) = watch::channel(None::<Instant>);
-    let mut herd = JoinSet::new();
-    for caller in 0..plan.callers {
-        let (strategy, mut gate, mut rng) = (strategy.clone(), gate.clone(), draws(plan.seed, caller));
-        let key = world.key(&format!("coldstart/{variant}/{}", caller % keys));
-        herd.spawn(async move {
-            let began = gate.wait_for(Option::is_some).await.ok().and_then(|began| *began);
-            let got = strategy.get(&key, &mut rng).await;
-            Sample {
-                took: began.map_or(Duration::ZERO, |began| began.elapsed()),
-                got,
-            }
-        });
-    }
-    let_go.send_replace(Some(origin.begin()));
-    let mut samples = Vec::with_capacity(plan.callers);
-    while let Some(sample) = herd.join_next().await {
-        samples.push(sample?);
-        bar.inc(1);
-        bar.set_message(format!("{} at the origin", count(origin.running() as u64)));
-    }
-    strategy.settle().await;
-    bar.finish();
-    let herd = Herd::new(kind, samples, origin.queries(), strategy.background_trouble());
-    Ok(Herd { variant, ..herd })
+fn keys(plan: &Plan) -> usize {
+    plan.callers.div_ceil(CALLERS_A_KEY)
 }
 
 /// What was seen.
 pub fn say(plan: &Plan, herds: &[Herd]) -> String {
-    let keys = plan.callers.div_ceil(CALLERS_A_KEY);
-    let capacity = plan.query.mul_f64(keys as f64 / plan.connections as f64);
-    let mut said = vec![format!(
-        "The origin needs {} for {} keys, {} at a time.",
-        time(capacity),
-        count(keys as u64),
-        count(plan.connections as u64)
-    )];
-    said.extend(herds.iter().map(|herd| {
-        let (took, most) = (herd.last_query(), herd.most_at_once());
+    let capacity = plan.query.mul_f64(keys(plan) as f64 / plan.connections as f64);
+    let line = |herd: &Herd| {
         format!(
-            "{}: {} queries, at most {} at once, the last one done after {} ({:.2} × that).",
-            herd.name(),
-            count(herd.queried()),
-            count(most),
-            time(took),
-            took.as_secs_f64() / capacity.as_secs_f64().max(f64::MIN_POSITIVE)
+            "{}, at most {} at once, done in {:.2} times that",
+            counted(herd.queried(), "query", "queries"),
+            count(herd.most_at_once()),
+            herd.last_query().as_secs_f64() / capacity.as_secs_f64().max(f64::MIN_POSITIVE)
         )
-    }));
-    said.join(" ")
+    };
+    let needs = format!(
+        "The origin needs {} for {}.",
+        time(capacity),
+        counted(keys(plan) as u64, "key", "keys")
+    );
+    let budget = herds.iter().find(|herd| herd.variant == WITH_BUDGET);
+    match (of(herds, Kind::None), of(herds, Kind::Drover), budget) {
+        (Some(none), Some(drover), Some(budget)) => format!(
+            "{needs} Unprotected, it got {}. With drover: {}. With a budget of {}: {}.",
+            line(none),
+            line(drover),
+            counted(plan.connections as u64, "rebuild", "rebuilds"),
+            line(budget)
+        ),
+        _ => format!("{needs} {}", said_one_by_one(herds, line)),
+    }
 }

@@ -1,94 +1,97 @@
-//! `steady`: a herd reads a key that expires again and again.
+//! `steady`: a herd reads some keys that expire again and again.
 //!
-//! One call fills the key first; neither it nor its query is counted. The strategies run side by side, each with a cache and
+//! The keys are filled first; neither that nor its queries are counted. The strategies run side by side, each with a cache and
 //! an origin of its own: together they are a light load, and it is the same moment's machine for all.
+//!
+//! drover goes through it twice. The second time its callers only read: workers pull the refreshes, and what fills the keys is one
+//! warming call (`ScheduleRefresh`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-use rand::RngExt as _;
+use anyhow::Context as _;
+use futures_util::future::{try_join, try_join_all};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{Plan, World, draws, of, said_one_by_one};
+use super::trial::Trial;
+use super::{Plan, World, of, said_one_by_one};
 use crate::lab::human::{count, counted, time};
-use crate::lab::measure::{Herd, SLOW, Sample};
-use crate::lab::origin::Origin;
+use crate::lab::measure::{Herd, SLOW, Worked};
+use crate::lab::own_server::WORKERS;
+use crate::lab::strategy::drover::Drover;
 use crate::lab::strategy::{Kind, Strategy};
 
-/// A caller asks again after a time drawn from this, in milliseconds.
-const PAUSE_MS: std::ops::RangeInclusive<u64> = 50..=100;
+/// What drover is called whose callers only read.
+const WITH_WORKERS: &str = "with workers";
+/// The warming call's rebuilds may take so much longer than the origin needs for them.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs it.
 pub async fn run(plan: &Plan, world: &World) -> anyhow::Result<Vec<Herd>> {
-    try_join_all(plan.strategies.iter().map(|&kind| one(kind, plan, world))).await
+    let without = try_join_all(plan.strategies.iter().map(|&kind| one(kind, plan, world)));
+    if plan.workers == 0 || !plan.strategies.contains(&Kind::Drover) {
+        return without.await;
+    }
+    let with = with_workers(plan, world);
+    let (mut herds, with) = match world.is_own {
+        true => try_join(without, with).await?,
+        // In one namespace with the others: there, who has workers asks no caller to refresh.
+        false => (without.await?, with.await?),
+    };
+    herds.push(with);
+    Ok(herds)
 }
 
 async fn one(kind: Kind, plan: &Plan, world: &World) -> anyhow::Result<Herd> {
-    let origin = Arc::new(Origin::new(plan.query, plan.connections));
-    let strategy = world.strategy(kind, &origin, plan.lives)?;
-    let bar = world.bars.add(kind, plan.duration.as_millis() as u64);
-    let key: Arc<str> = world.key("steady").into();
-    strategy.get(&key, &mut draws(plan.seed, usize::MAX)).await?;
-    strategy.settle().await;
-
-    let began = origin.begin();
-    let mut herd = JoinSet::new();
-    for caller in 0..plan.callers {
-        herd.spawn(ask_again_and_again(
-            strategy.clone(),
-            key.clone(),
-            caller,
-            plan.seed,
-            began + plan.duration,
-        ));
-    }
-    let mut samples = Vec::new();
-    let mut tick = interval(Duration::from_millis(100));
-    loop {
-        tokio::select! {
-            one = herd.join_next() => match one {
-                Some(asked) => samples.extend(asked?),
-                None => break,
-            },
-            _ = tick.tick() => {
-                bar.set_position(began.elapsed().as_millis() as u64);
-                bar.set_message(counted(origin.count() as u64, "query", "queries"));
-            }
-        }
-    }
-    strategy.settle().await;
-    bar.finish();
-    Ok(Herd::new(
-        kind,
-        samples,
-        origin.queries(),
-        strategy.background_trouble(),
-    ))
+    let trial = Trial::new(kind, plan, world)?;
+    let keys = keys("steady", plan, world);
+    trial.fill(&keys).await?;
+    trial.again_and_again(keys, plan.duration, async |_| ()).await
 }
 
-async fn ask_again_and_again(
-    strategy: Strategy,
-    key: Arc<str>,
-    caller: usize,
-    seed: u64,
-    until: Instant,
-) -> Vec<Sample> {
-    let mut rng = draws(seed, caller);
-    let mut samples = Vec::new();
-    // Not all in step from the beginning.
-    sleep(Duration::from_millis(rng.random_range(0..=*PAUSE_MS.end()))).await;
-    while Instant::now() < until {
-        let asked = Instant::now();
-        let got = strategy.get(&key, &mut rng).await;
-        samples.push(Sample {
-            took: asked.elapsed(),
-            got,
-        });
-        sleep(Duration::from_millis(rng.random_range(PAUSE_MS))).await;
+fn keys(stem: &str, plan: &Plan, world: &World) -> Arc<[String]> {
+    (0..plan.keys).map(|key| world.key(&format!("{stem}/{key}"))).collect()
+}
+
+async fn with_workers(plan: &Plan, world: &World) -> anyhow::Result<Herd> {
+    let trial = Trial::of_drover(WORKERS, WITH_WORKERS, plan, world)?;
+    let Strategy::Drover(drover) = &trial.strategy else {
+        anyhow::bail!("only drover has workers");
+    };
+    let keys = keys("worked", plan, world);
+    let mut workers = JoinSet::new();
+    for _ in 0..plan.workers {
+        let most = plan.connections.div_ceil(plan.workers);
+        let pull = drover.register(&world.key("worked/"), most).await?;
+        workers.spawn(drover.clone().work_off(pull));
     }
-    samples
+    drover.warm(&keys).await?;
+    let rounds = u32::try_from(keys.len().div_ceil(plan.connections)).unwrap_or(u32::MAX);
+    timeout(plan.query.saturating_mul(rounds) + PATIENCE, filled(drover, keys.len()))
+        .await
+        .context("workers did not rebuild what the warming call named")?;
+    let warmed = trial.origin.count() as u64;
+
+    let mut began = Instant::now();
+    let herd = trial
+        .again_and_again(keys, plan.duration, async |at| {
+            began = at;
+            sleep_until(at + plan.duration).await;
+            workers.abort_all();
+        })
+        .await?;
+    let worked = Worked::new(plan.workers, warmed, drover.ledger(), began, plan.duration, plan.query);
+    Ok(Herd {
+        worked: Some(worked),
+        ..herd
+    })
+}
+
+async fn filled(drover: &Drover, keys: usize) {
+    while drover.ledger().keys() < keys {
+        sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// What was seen.
@@ -100,7 +103,7 @@ pub fn say(herds: &[Herd]) -> String {
         };
         format!("{} and {slow}", counted(herd.queried(), "query", "queries"))
     };
-    match (of(herds, Kind::None), of(herds, Kind::Drover)) {
+    let mut said = vec![match (of(herds, Kind::None), of(herds, Kind::Drover)) {
         (Some(none), Some(drover)) => format!(
             "Unprotected, each expiry sent up to {} queries at once to the origin: {}. With drover: {}.",
             count(none.most_at_once()),
@@ -108,5 +111,36 @@ pub fn say(herds: &[Herd]) -> String {
             line(drover)
         ),
         _ => said_one_by_one(herds, line),
-    }
+    }];
+    said.extend(
+        herds
+            .iter()
+            .filter_map(|herd| Some(say_worked(herd, herd.worked.as_ref()?))),
+    );
+    said.join(" ")
+}
+
+fn say_worked(herd: &Herd, worked: &Worked) -> String {
+    let none_or = |number| match number {
+        0 => "none".to_owned(),
+        number => count(number),
+    };
+    format!(
+        "With {}: of {} {} waited, {} saw an expired value, {} had to rebuild. The origin got {}, and {} before that for the one warming \
+         call. The least that lifetimes and costs allow is {} (each rebuild begun at the last moment), or {} with the room that drover \
+         leaves for one of twice its cost; no key was rebuilt more than {} beyond the least.",
+        counted(worked.workers as u64, "worker", "workers"),
+        counted(herd.requests(), "request", "requests"),
+        none_or(worked.served.waited),
+        none_or(worked.served.expired),
+        none_or(worked.served.asked),
+        counted(herd.queried(), "query", "queries"),
+        count(worked.warmed),
+        count(worked.least),
+        count(worked.with_room),
+        match worked.over {
+            1 => "once".to_owned(),
+            times => format!("{} times", count(times)),
+        }
+    )
 }

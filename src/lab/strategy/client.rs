@@ -7,17 +7,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::sync::mpsc;
 use tokio::time::sleep;
+use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::Trouble;
 use super::recipe::WAIT;
 use crate::proto::coordinator_service_client::CoordinatorServiceClient;
+use crate::proto::pull_refreshes_response::Event;
 use crate::proto::report_value_request::Outcome;
 use crate::proto::{
-    AcquireRebuildRequest, AcquireRebuildResponse, Intent, InvalidateRequest, Lifetimes, Mode, RenewLeaseRequest,
-    RenewLeaseResponse, ReportValueRequest, ReportValueResponse,
+    AcquireRebuildRequest, AcquireRebuildResponse, Intent, InvalidateRequest, Lifetimes, Mode, PullRefreshesRequest,
+    PullRefreshesResponse, Register, RenewLeaseRequest, RenewLeaseResponse, ReportValueRequest, ReportValueResponse,
+    ScheduleRefreshRequest, ScheduleRefreshResponse, pull_refreshes_request,
 };
 
 type Stub = CoordinatorServiceClient<Channel>;
@@ -212,6 +216,75 @@ impl Client {
         })
         .await?;
         Ok(())
+    }
+
+    /// `PullRefreshes` of keys that start so, with at most so many tasks at once.
+    pub async fn pull(&self, key_prefix: &str, most: usize) -> Result<Pull, Trouble> {
+        let (says, said) = mpsc::unbounded_channel();
+        let register = Register {
+            namespaces: vec![self.namespace.clone()],
+            key_prefixes: vec![key_prefix.to_owned()],
+            holder: self.holder.clone(),
+            max_in_flight: i32::try_from(most).unwrap_or(i32::MAX),
+        };
+        let kind = Some(pull_refreshes_request::Kind::Register(register));
+        let mut stub = self.reporter.clone();
+        // The other end is still here, so it is taken.
+        let _ = says.send(PullRefreshesRequest { kind });
+        match stub.pull_refreshes(UnboundedReceiverStream::new(said)).await {
+            Ok(answer) => Ok(Pull {
+                _says: says,
+                events: answer.into_inner(),
+            }),
+            Err(status) => Err(Trouble::Rpc {
+                call: "PullRefreshes",
+                status: Box::new(status),
+            }),
+        }
+    }
+
+    /// `ScheduleRefresh` of these keys, all of them due now.
+    pub async fn schedule(&self, keys: &[String]) -> Result<ScheduleRefreshResponse, Trouble> {
+        let message = ScheduleRefreshRequest {
+            namespace: self.namespace.clone(),
+            keys: keys.to_vec(),
+            ..Default::default()
+        };
+        repeating("ScheduleRefresh", || {
+            let (mut stub, request) = (self.reporter.clone(), timed(&message, SHORT_CALL));
+            async move { stub.schedule_refresh(request).await }
+        })
+        .await
+    }
+}
+
+/// A stream of refreshes. Dropping it takes the worker away.
+#[derive(Debug)]
+pub struct Pull {
+    /// The server ends the stream when the worker has nothing more to say.
+    _says: mpsc::UnboundedSender<PullRefreshesRequest>,
+    events: Streaming<PullRefreshesResponse>,
+}
+
+impl Pull {
+    /// What happens next; `None`: the stream is over.
+    pub async fn next(&mut self) -> Result<Option<Event>, Trouble> {
+        loop {
+            match self.events.message().await {
+                Ok(None) => return Ok(None),
+                // Something newer than this client is left out.
+                Ok(Some(message)) => match message.event {
+                    None => {}
+                    event => return Ok(event),
+                },
+                Err(status) => {
+                    return Err(Trouble::Rpc {
+                        call: "PullRefreshes",
+                        status: Box::new(status),
+                    });
+                }
+            }
+        }
     }
 }
 

@@ -23,6 +23,11 @@ use crate::proto::hit::Content;
 use crate::proto::report_value_request::Outcome;
 use crate::proto::{Failure, Hit, Lease, Lifetimes, Rebuild};
 
+mod ledger;
+mod worker;
+
+pub use ledger::{Ledger, Lives, Served};
+
 /// The lease length that is renewed towards when an answer says none.
 const USUAL_LEASE: Duration = Duration::from_secs(10);
 
@@ -35,6 +40,7 @@ pub struct Drover {
     background: TaskTracker,
     refused: AtomicU64,
     trouble: OnceLock<String>,
+    ledger: Ledger,
 }
 
 impl Drover {
@@ -50,12 +56,15 @@ impl Drover {
             background: TaskTracker::new(),
             refused: AtomicU64::new(0),
             trouble: OnceLock::new(),
+            ledger: Ledger::default(),
         })
     }
 
     /// See [`super::Strategy::get`].
     pub async fn get(self: &Arc<Self>, key: &str) -> Result<u64, Trouble> {
-        match self.client.acquire(key).await?.decision {
+        let answer = self.client.acquire(key).await?;
+        self.ledger.note(&answer);
+        match answer.decision {
             Some(Decision::Hit(hit)) => read(&hit),
             Some(Decision::Rebuild(rebuild)) => self.rebuild(key, rebuild).await,
             Some(Decision::Backoff(backoff)) => Err(Trouble::Backoff(backoff.message)),
@@ -94,7 +103,12 @@ impl Drover {
             }),
         };
         match self.client.report(&key, &lease.lease_id, outcome, &self.lives).await {
-            Ok(told) if told.accepted => {}
+            Ok(told) if told.accepted && built.is_err() => {}
+            Ok(told) if told.accepted => {
+                let fresh = told.expiry.and_then(|expiry| expiry.fresh_for);
+                let fresh = fresh.and_then(|fresh| Duration::try_from(fresh).ok());
+                self.ledger.stored(&key, fresh.unwrap_or_default());
+            }
             Ok(_) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -144,6 +158,11 @@ impl Drover {
     /// Reports that were not accepted.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// What its answers said.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// See [`super::Strategy::background_trouble`].

@@ -21,11 +21,18 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::client::{Client, proto_duration};
+use crate::config::Policies;
+use crate::coordinator::{Coordinator, Dice};
+use crate::fanout::{Hub, HubLimits};
+use crate::metrics::Metrics;
 use crate::proto::acquire_rebuild_response::Decision;
 use crate::proto::coordinator_service_server::{CoordinatorService, CoordinatorServiceServer};
 use crate::proto::hit::Content;
 use crate::proto::report_value_request::Outcome;
 use crate::proto::*;
+use crate::rpc::CoordinatorRpc;
+use crate::store::Store as _;
+use crate::store::memory::{Limits, Memory};
 
 /// The length of its leases.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -53,16 +60,26 @@ pub struct Fake {
 /// The fake and a client of it.
 pub async fn start() -> (Arc<Fake>, Arc<Client>) {
     let fake = Arc::new(Fake::default());
+    let client = client_of(fake.clone()).await;
+    (fake, client)
+}
+
+/// A client of a real coordinator over an empty store, where workers are given refreshes.
+pub async fn real() -> Arc<Client> {
+    let store = Memory::new(Limits::default());
+    let hub = Hub::new(store.feed(), HubLimits::default());
+    let coordinator = Coordinator::new(store, Policies::default(), hub, Dice::seeded(1), 1_000);
+    TaskTracker::new().spawn(coordinator.clone().refresh());
+    client_of(Arc::new(CoordinatorRpc::new(coordinator, Metrics::detached()))).await
+}
+
+async fn client_of(service: Arc<impl CoordinatorService>) -> Arc<Client> {
     let (send, incoming) = mpsc::unbounded_channel();
     let incoming = UnboundedReceiverStream::new(incoming).map(Ok::<_, std::io::Error>);
-    let service = CoordinatorServiceServer::from_arc(fake.clone());
+    let service = CoordinatorServiceServer::from_arc(service);
     TaskTracker::new().spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
-    let client = Client::over(
-        vec![channel(&send).await, channel(&send).await],
-        channel(&send).await,
-        "lab",
-    );
-    (fake, Arc::new(client))
+    let askers = vec![channel(&send).await, channel(&send).await];
+    Arc::new(Client::over(askers, channel(&send).await, "lab"))
 }
 
 async fn channel(send: &mpsc::UnboundedSender<tokio::io::DuplexStream>) -> Channel {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::feed::Heard;
 use super::write::*;
 use super::{Harness, eventually};
-use crate::decision::Key;
+use crate::decision::{Key, StoreTime};
 use crate::store::{Budgeted, Budgeting, Changed, Store};
 
 const A_WHILE: Duration = Duration::from_millis(100);
@@ -73,6 +73,7 @@ pub async fn a_key_that_has_a_place_keeps_it_while_any_lease_of_it_lives(harness
     assert!(!take(store, "b", 3, 1, LONG).await);
     let hold = Budgeting::Hold {
         length: LONG,
+        at_most: StoreTime::NEVER,
         instead_of: Some(secret(2)),
     };
     budget(store, &key("a"), 5, hold).await;
@@ -86,6 +87,7 @@ pub async fn a_place_comes_back_with_its_time(harness: &impl Harness) {
     assert!(take(store, "a", 1, 2, SHORT).await && take(store, "b", 2, 2, SHORT).await);
     let hold = Budgeting::Hold {
         length: LONG,
+        at_most: StoreTime::NEVER,
         instead_of: None,
     };
     budget(store, &key("b"), 2, hold).await;
@@ -100,6 +102,15 @@ pub async fn a_place_comes_back_with_its_time(harness: &impl Harness) {
     harness.pass(SHORT).await;
     assert!(take(store, "c", 3, 2, LONG).await);
     assert!(!take(store, "d", 4, 2, LONG).await);
+    let no_longer = Budgeting::Hold {
+        length: LONG,
+        at_most: store.ping().await.expect("it answers").after(SHORT),
+        instead_of: None,
+    };
+    let held = budget(store, &key("c"), 3, no_longer).await;
+    assert!(held.has && held.next.is_some_and(|next| next <= SHORT), "{held:?}");
+    harness.pass(SHORT).await;
+    assert!(take(store, "d", 4, 2, LONG).await);
 }
 
 /// For a while, or until they have left.

@@ -46,8 +46,9 @@ impl Namespaces {
         let end = shared.budget.next_end();
         let has = shared.apply(key, lease.get(), what, now);
         let budget = &shared.budget;
-        // A renewal may be shorter than what it replaces: whoever counts on that waits too long.
-        let sooner = matches!(what, Budgeting::Hold { .. }) && budget.next_end() < end;
+        // Whoever was refused counts on the first place to come back: a renewal, or a lease instead of another, may be shorter than what it
+        // replaces.
+        let sooner = budget.next_end() < end;
         let rings = shared.wanted && (sooner || budget.taken() < before);
         if rings {
             shared.wanted = false;
@@ -95,9 +96,14 @@ impl Shared {
                 self.wanted |= others_wait || (!has && limit > 0);
                 has
             }
-            Budgeting::Hold { length, instead_of } => {
+            Budgeting::Hold {
+                length,
+                at_most,
+                instead_of,
+            } => {
                 let instead_of = instead_of.map_or(0, NonZeroU64::get);
-                self.budget.hold(key, lease, instead_of, after(length), now)
+                let until = after(length).min(at_most);
+                self.budget.hold(key, lease, instead_of, until, now)
             }
             Budgeting::GiveBack { left_for } => {
                 let left_until = (!left_for.is_zero()).then(|| after(left_for));

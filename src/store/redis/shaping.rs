@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::commit::RINGS;
 use super::shared::{Shared, refs};
-use crate::decision::{Key, micros};
+use crate::decision::{Key, StoreTime, micros};
 use crate::store::{Budgeted, Budgeting, Changed, StoreError};
 
 /// That somebody waits for a place is forgotten unless it is said again; who waits says so once a second.
@@ -26,6 +26,7 @@ pub async fn budget(shared: &Shared, key: &Key, lease: NonZeroU64, what: Budgeti
     let namespace = key.namespace();
     let partition = shared.partition(namespace);
     let length = |length: Duration| micros(length);
+    let mut at_most = StoreTime::NEVER;
     let (verb, limit, length, other, others_wait) = match what {
         Budgeting::Take {
             limit,
@@ -34,8 +35,12 @@ pub async fn budget(shared: &Shared, key: &Key, lease: NonZeroU64, what: Budgeti
         } => ("t", limit, length(lasts), 0, others_wait),
         Budgeting::Hold {
             length: lasts,
+            at_most: end,
             instead_of,
-        } => ("h", 0, length(lasts), instead_of.map_or(0, NonZeroU64::get), false),
+        } => {
+            at_most = end;
+            ("h", 0, length(lasts), instead_of.map_or(0, NonZeroU64::get), false)
+        }
         Budgeting::GiveBack { left_for } => ("g", 0, length(left_for), 0, false),
         Budgeting::Leave => ("l", 0, 0, 0, false),
     };
@@ -50,6 +55,7 @@ pub async fn budget(shared: &Shared, key: &Key, lease: NonZeroU64, what: Budgeti
         text(RINGS as u64),
         Changed::Budget.ring(namespace).text().as_bytes().to_vec(),
         text(WANTED_MS),
+        text(at_most.0),
     ];
     let names = partition.budget_names(namespace);
     let reply = shared

@@ -99,6 +99,8 @@ pub fn values_reach_those_who_wait(seen: &Seen<'_>, account: &[Done]) -> Checked
             .value
             .as_ref()
             .filter(|value| value.stored_at == *at && reported(value.version))
+            // Nor an invalidation in that microsecond: what is old already is nobody's due.
+            .filter(|value| entry.mark.as_ref().is_none_or(|mark| mark.number < value.version))
         else {
             continue;
         };

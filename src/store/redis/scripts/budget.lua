@@ -6,6 +6,7 @@
 --       5 take: how many places there are · 6 take, hold: for how long, give back: for how long it is left to whoever comes next, µs
 --       7 hold: secret of the lease that is over by this, or 0 · 8 take: 1 if others wait too
 --       9 how many records the rings hold at least · 10 under which name it rings · 11 how long the mark lasts, ms
+--       12 hold: not beyond this, µs
 -- Reply {'ok', now, 1 if the key has a place that was asked for, how many are taken, when the next comes back or ''}, or as of `open`.
 --
 -- The claims of a key are "secret until" pairs; its place lasts as long as the last of them. The secret 0 is whoever comes next.
@@ -57,7 +58,7 @@ elseif ARGV[2] == 'h' then
   for secret, at in string.gmatch(score and redis.call('HGET', claims, name) or '', '(%d+) (%d+)') do
     if (secret == lease or secret == ARGV[7]) and tonumber(at) > now then has = 1 end
   end
-  if has == 1 then change(ARGV[7], lease, lease, now + length) end
+  if has == 1 then change(ARGV[7], lease, lease, math.min(now + length, tonumber(ARGV[12]))) end
 elseif score then
   if ARGV[2] == 'l' then lease = '0' end
   local known = ' ' .. (redis.call('HGET', claims, name) or '')
@@ -76,8 +77,8 @@ end
 
 local taken = redis.call('ZCARD', places)
 local first = redis.call('ZRANGE', places, 0, 0, 'WITHSCORES')[2]
--- A renewal may be shorter than what it replaces: whoever counts on that waits too long.
-local sooner = ARGV[2] == 'h' and ends and tonumber(first) < tonumber(ends)
+-- Whoever was refused counts on the first place to come back: a renewal, or a lease instead of another, may be shorter than what it replaces.
+local sooner = ends and first and tonumber(first) < tonumber(ends)
 if (sooner or taken < before) and redis.call('DEL', KEYS[4]) == 1 then
   redis.call('XADD', KEYS[5], 'MAXLEN', '~', ARGV[9], '*', 'k', ARGV[10])
 end
