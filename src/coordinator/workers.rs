@@ -305,3 +305,26 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_may_have_lost_everything_is_told_of_the_workers_at_once() {
+        let workers = Workers::new();
+        let registration = Registration {
+            namespaces: vec!["shop".into()],
+            key_prefixes: Vec::new(),
+            holder: "me".into(),
+            max_in_flight: 1,
+        };
+        let joined = workers.join(registration);
+        assert!(joined.is_ok());
+        let staff = || workers.changed_staff().map(|(staff, _)| staff);
+        assert_eq!(staff(), Some(vec![("shop".into(), 1)]));
+        assert_eq!(staff(), None, "it knows");
+        workers.rung_for_all();
+        assert_eq!(staff(), Some(vec![("shop".into(), 1)]));
+    }
+}

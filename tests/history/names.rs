@@ -50,11 +50,11 @@ stale_while_revalidate = "400ms"
 [namespaces.mill]
 fresh_ttl = "1s"
 stale_while_revalidate = "200ms"
-max_concurrent_rebuilds = 3
+max_concurrent_rebuilds = 2
 "#;
 
 /// `max_concurrent_rebuilds` above.
-pub const PLACES: u32 = 3;
+pub const PLACES: u32 = 2;
 
 /// No lease is longer than this, in microseconds.
 pub const LONGEST_LEASE: u64 = 1_500_000;

@@ -321,3 +321,45 @@ pub fn tell_when_granted(ops: &mut [Op], one_sequence: bool) {
         grant.over_by += TRIP;
     }
 }
+
+#[test]
+fn a_task_was_granted_after_whatever_got_a_smaller_number_was_asked_for() {
+    let moment = |at| Moment { place: at * 1_000, at };
+    let granted = |token, wait, (invoked, ended), sure_until| Op {
+        client: 0,
+        replica: 0,
+        asked: Asked::Acquire(Question {
+            key: 0,
+            intent: Intent::Early,
+            wait,
+            newer_than: 0,
+            request: 0,
+            tags: Box::default(),
+        }),
+        invoked: moment(invoked),
+        ended: moment(ended),
+        end: End::Granted(Grant {
+            lease: LeaseId {
+                token: drover::decision::Seq(token),
+                secret: std::num::NonZeroU64::MIN,
+            },
+            sure_until,
+            over_by: ended + 500,
+            fallback: None,
+        }),
+        degraded: false,
+        until: moment(ended),
+    };
+    // The task of number 7 came out of a cable that was stalled.
+    let mut ops = [
+        granted(7, PULLS, (0, 1_000), 500),
+        granted(5, 0, (100, 110), 610),
+        granted(3, 0, (90, 120), 600),
+        granted(9, 0, (300, 310), 810),
+    ];
+    tell_when_granted(&mut ops, true);
+    assert_eq!(ops[0].invoked, moment(100));
+    let sure_until = ops[0].granted().map(|grant| grant.sure_until);
+    assert_eq!(sure_until, Some(600), "its time began no earlier");
+    assert_eq!(ops[3].invoked, moment(300), "a caller knows when it asked");
+}

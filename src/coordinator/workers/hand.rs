@@ -57,7 +57,7 @@ impl Workers {
         }
     }
 
-    /// Rings may have been lost.
+    /// Rings may have been lost, and with them all that the store knew of who works here: it is told at once, for until then it plans nothing.
     pub fn rung_for_all(&self) {
         if !self.is_any() {
             return;
@@ -65,6 +65,7 @@ impl Workers {
         let mut inner = self.inner.lock();
         let all: Vec<Key> = inner.in_hand.keys().cloned().collect();
         inner.changed.extend(all);
+        inner.staff_changed = true;
         drop(inner);
         self.ring();
     }

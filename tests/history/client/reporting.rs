@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::{Client, HAD};
 use crate::calls::{Who, bytes_of, span};
 use crate::checker::model::{End, Grant, Outcome, Report};
-use crate::names::{LONGEST_LEASE, LONGEST_LIFE};
+use crate::names::{LONGEST_LEASE, LONGEST_LIFE, MILL};
 
 impl Client {
     pub(super) async fn rebuild(&mut self, replica: u16, key: u32, grant: Grant) {
@@ -39,12 +39,17 @@ impl Client {
         self.tell(replica, report, 4).await;
     }
 
-    /// So that values come due again and again.
+    /// So that values come due again and again; where there are few places, long enough that others wait for them.
     pub(super) async fn rebuild_mostly_at_once(&mut self, replica: u16, key: u32, grant: Grant) {
         if self.chance(0.2) {
             return self.rebuild(replica, key, grant).await;
         }
-        let work = self.rng.random_range(0..20_000);
+        let shortest = if self.lines.names.namespace_of(key) == MILL {
+            60_000
+        } else {
+            0
+        };
+        let work = self.rng.random_range(shortest..shortest + 20_000);
         sleep(Duration::from_micros(work)).await;
         let report = self.outcome(key, &grant);
         self.tell(replica, report, 4).await;
