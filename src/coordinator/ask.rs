@@ -93,7 +93,7 @@ impl Coordinator {
                         seen = self.see(key, decision::tags_asked(ask), want).await?;
                         continue;
                     }
-                    Err(_) => return Ok(self.behind(key, ask, *grant, &seen)),
+                    Err(_) => return Ok(self.behind(&request.key, &request.ask, *grant, &seen)),
                 },
             };
             match granting {

@@ -195,7 +195,7 @@ impl Flights {
         let flight = known.unwrap_or_else(|| Flight::new(key));
         let mut queue = flight.queue.lock();
         let on = waiter.on;
-        if waiter.is_held || on == queue.current {
+        if on == queue.current {
             waiter.waits_on(on);
         }
         let replaced = queue.place_of(&waiter);

@@ -31,10 +31,8 @@ pub struct Waiter {
     pub ask: Ask,
     /// The number of the lease that it waits for.
     pub on: Seq,
-    /// Somebody had it for certain when this caller parked.
-    pub(super) is_held: bool,
-    /// The newest grant when it was looked at and nobody had the lease: it waits for the next one.
-    after: Option<Seq>,
+    /// The lowest number that the next grant can have had when this caller was looked at and nobody had the lease; none: it was not.
+    next: Seq,
     /// Which try at the question this is, within the flight.
     pub(super) attempt: u64,
     /// Where its answer goes.
@@ -74,17 +72,17 @@ impl Waiter {
     /// A caller with a question that is to wait for a lease, and where its answer goes. `is_held`: it is known that somebody has it.
     pub fn new(ask: Ask, on: Seq, is_held: bool) -> (Waiter, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
-        (
-            Waiter {
-                ask,
-                on,
-                is_held,
-                after: None,
-                attempt: 0,
-                reply,
-            },
-            answer,
-        )
+        let mut waiter = Waiter {
+            ask,
+            on,
+            next: Seq::NONE,
+            attempt: 0,
+            reply,
+        };
+        if is_held {
+            waiter.waits_on(on);
+        }
+        (waiter, answer)
     }
 
     /// It waits for this lease for certain: then the value that ends it is for this caller, whenever it is looked at.
@@ -98,12 +96,10 @@ impl Waiter {
     /// It is looked at while the newest grant is this one, and `held` says whether that lives. A grant that has come since it was looked at
     /// before is one on which it was parked, whether or not this replica ever saw it live: it may have ended, at another one, between two looks.
     pub fn is_looked_at(&mut self, newest: Seq, held: bool) {
-        match self.after {
-            Some(after) if newest > after => {
-                self.ask.parked_on.get_or_insert(Seq(after.0 + 1));
-            }
-            None if !held => self.after = Some(newest),
-            _ => {}
+        if self.next.is_some() && newest >= self.next {
+            self.ask.parked_on.get_or_insert(self.next);
+        } else if !self.next.is_some() && !held {
+            self.next = Seq(newest.0.saturating_add(1));
         }
     }
 
@@ -146,7 +142,7 @@ impl Queue {
         };
         if let Some(first) = self.take_out(ticket) {
             waiter.ask.parked_on = first.ask.parked_on.or(waiter.ask.parked_on);
-            waiter.after = first.after;
+            waiter.next = first.next;
             let _ = first.reply.send(Reply::Replaced);
         }
         if let Some(question) = waiter.question() {
