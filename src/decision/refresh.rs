@@ -140,6 +140,11 @@ pub fn known_cost(cost: Duration, fresh: Duration) -> Duration {
 
 /// An exponential of this mean under the condition that it is less than `width`: the inverse of its distribution function at `unit`.
 fn truncated_exponential(mean: f64, width: f64, unit: f64) -> f64 {
-    let all = -(-width / mean).exp_m1();
+    // Of so many means the rest is less than a float can tell from none, and this is asked for each lifetime that is chosen from.
+    let all = if width > 40.0 * mean {
+        1.0
+    } else {
+        -(-width / mean).exp_m1()
+    };
     -mean * (-unit * all).ln_1p()
 }
