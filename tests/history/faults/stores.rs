@@ -4,7 +4,7 @@ use super::Rhythm;
 use crate::checker::model::Kind;
 use crate::field::{Field, Shared, local, pass};
 use crate::proxy::{Mode, Way};
-use crate::support::{PATIENCE, Server};
+use crate::support::{PATIENCE, Server, wait_until};
 
 fn ask(field: &mut Field, words: &[&str]) {
     tokio::task::block_in_place(|| field.server().ask::<()>(words));
@@ -67,6 +67,14 @@ pub async fn lagging_failover(field: &mut Field, rhythm: &mut Rhythm) {
         let Shared::Pair(pair) = &mut field.shared else {
             panic!("this fault needs a pair")
         };
+        // What was written before is not lost: a follower that has just loaded everything may not have heard of the last second.
+        tokio::task::block_in_place(|| {
+            let offset = |figure: String| figure.parse::<u64>().unwrap_or_default();
+            let written = offset(pair.primary.info("master_repl_offset"));
+            wait_until("the follower has caught up", || {
+                offset(pair.follower.info("slave_repl_offset")) >= written
+            });
+        });
         // Its answers, not its questions: a reader that only pauses would get all of it later.
         pair.cable.set(Mode {
             to_client: Way::Swallow,
