@@ -50,6 +50,11 @@ impl Refresh {
     /// No refresh is planned, and somebody asked.
     pub const NONE: Refresh = Refresh(0);
 
+    /// The least gap where there is room for it: a rebuild of that cost fits although it takes longer than usual, and handing it out.
+    pub fn room(cost: Duration) -> Duration {
+        cost.mul_f64(SAFE) + HAND_OUT
+    }
+
     /// Draws the gap for a value that is fresh for so long and costs so much to rebuild; zero: no refresh is planned.
     pub fn gap(fresh: Duration, cost: Duration, beta: f64, draw: Draw) -> Duration {
         let cost = known_cost(cost, fresh).as_secs_f64();

@@ -231,8 +231,8 @@ pub fn only_the_owner_renews(seen: &Seen<'_>, found: &mut Found) {
         if op.degraded || lease.is_degraded() {
             continue;
         }
-        // For a moment there are two primaries, and the old one keeps what the new one has revoked.
-        let two = seen.in_failover(op);
+        // For a moment there are two primaries, and the old one keeps what the new one has revoked; but nothing that nobody was granted.
+        let two = seen.in_failover(op) && is_granted(seen, *key, *lease);
         if let Some(why) = why_not(seen, op, *key, *lease, &[]).filter(|_| !two) {
             found.add(Promise::OwnerOnly, format!("renewed although {why}: {op:?}"));
             continue;
@@ -282,10 +282,13 @@ pub fn over_by(seen: &Seen<'_>, key: u32, lease: LeaseId, place: u64) -> u64 {
     renewed.max().unwrap_or_default().max(granted)
 }
 
+fn is_granted(seen: &Seen<'_>, key: u32, lease: LeaseId) -> bool {
+    seen.leases.get(&(key, lease)).is_some_and(|of| !of.grants.is_empty())
+}
+
 /// Why a lease cannot be current for a call that began after all of what is named.
 pub fn why_not(seen: &Seen<'_>, op: &Op, key: u32, lease: LeaseId, tags: &[u32]) -> Option<String> {
-    let granted = seen.leases.get(&(key, lease)).is_some_and(|of| !of.grants.is_empty());
-    if !granted {
+    if !is_granted(seen, key, lease) {
         return Some(format!("{lease} was granted to nobody"));
     }
     let newest = seen.keys[key as usize].newest.before(op.invoked.place);

@@ -62,6 +62,18 @@ pub struct Question {
 pub const PULLS: u64 = u64::MAX;
 
 impl Question {
+    /// A worker takes this key when it comes.
+    pub fn pull(key: u32) -> Question {
+        Question {
+            key,
+            intent: Intent::Early,
+            wait: PULLS,
+            newer_than: 0,
+            request: 0,
+            tags: Box::default(),
+        }
+    }
+
     pub fn pulls(&self) -> bool {
         self.wait == PULLS
     }

@@ -7,7 +7,7 @@ use drover::decision::{Intent, LeaseId, Mode, Seq};
 
 use crate::ALONE;
 use crate::checker::model::{
-    Accepted, Asked, End, Grant, History, Invalidated, Moment, Op, Outcome, PULLS, Question, Read, Report, Target, What,
+    Accepted, Asked, End, Grant, History, Invalidated, Moment, Op, Outcome, Question, Read, Report, Target, What,
 };
 use crate::checker::{Promise, check};
 use crate::faults::Fault;
@@ -567,14 +567,7 @@ fn reports_and_renewals_of_unknown_fate_are_no_violation() {
 /// A worker was given a key, a while after everything else, and has it for a second; it says nothing.
 fn task(history: &History, key: u32, number: u64, micros: u64) -> Op {
     let (from, heard) = (afterwards(history, micros), afterwards(history, micros + 2_000));
-    let pulled = Asked::Acquire(Question {
-        key,
-        intent: Intent::Early,
-        wait: PULLS,
-        newer_than: 0,
-        request: 0,
-        tags: Box::default(),
-    });
+    let pulled = Asked::Acquire(Question::pull(key));
     happened(pulled, grant(NEXT + number, from, 1_000_000), from, heard)
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use drover::decision::{Intent, LeaseId};
+use drover::decision::LeaseId;
 use drover::proto;
 use drover::proto::pull_refreshes_request::Kind as Said;
 use drover::proto::pull_refreshes_response::Event;
@@ -222,14 +222,7 @@ impl Worker {
         Op {
             client: self.number,
             replica,
-            asked: Asked::Acquire(Question {
-                key,
-                intent: Intent::Early,
-                wait: PULLS,
-                newer_than: 0,
-                request: 0,
-                tags: Box::default(),
-            }),
+            asked: Asked::Acquire(Question::pull(key)),
             invoked,
             ended,
             end,
@@ -329,12 +322,8 @@ fn a_task_was_granted_after_whatever_got_a_smaller_number_was_asked_for() {
         client: 0,
         replica: 0,
         asked: Asked::Acquire(Question {
-            key: 0,
-            intent: Intent::Early,
             wait,
-            newer_than: 0,
-            request: 0,
-            tags: Box::default(),
+            ..Question::pull(0)
         }),
         invoked: moment(invoked),
         ended: moment(ended),

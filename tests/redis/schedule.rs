@@ -1,10 +1,11 @@
-//! Demand, which replicas tell each other through the store.
+//! The schedule where only Redis has it so: demand, which replicas tell each other, and a Cluster of which a part is away.
 
 use std::time::Duration;
 
 use drover::decision::{Content, Draft, Drafted, Key, Refresh, Seq, Span, Value, When};
-use drover::store::{Claim, Commit, Outcome, Want};
+use drover::store::{Claim, Commit, Outcome, Plan, Want};
 
+use crate::support::Cluster;
 use crate::world::{Replica, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -68,4 +69,28 @@ async fn what_was_asked_for_at_one_replica_is_known_to_the_one_that_claims_it_on
     };
     assert_eq!(claimed(&one).await, found(true));
     assert_eq!(claimed(&other).await, found(false), "it was taken off");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_due_on_the_other_nodes_of_a_cluster_is_claimed_while_one_is_away() {
+    let mut cluster = Cluster::with(0, &["cluster-require-full-coverage no"]);
+    let replica = Replica::at(&cluster.url()).await;
+    let keys = (0..100).map(|number| (Key::new("shop", &format!("k{number}")), Duration::ZERO));
+    let plan = Plan {
+        namespace: "shop".into(),
+        keys: keys.collect(),
+        only_if_missing: false,
+        traceparent: None,
+        most: 1_000,
+    };
+    assert_eq!(replica.store.schedule(plan).await.expect("an answer").new, 100);
+    cluster.primaries[2].kill();
+    let claim = Claim {
+        namespace: "shop".into(),
+        prefixes: Vec::new(),
+        most: 200,
+        hold: 60 * SECOND,
+    };
+    let claimed = replica.store.claim(claim).await.expect("two of three nodes answer");
+    assert!((34..100).contains(&claimed.tasks.len()), "{}", claimed.tasks.len());
 }

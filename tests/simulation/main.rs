@@ -130,7 +130,7 @@ fn the_same_seed_gives_the_same_history() {
 #[test]
 fn the_seeds_bring_about_whatever_a_client_can_see() {
     let mut seen = BTreeSet::new();
-    for seed in 0..120 {
+    for seed in 0..300 {
         for call in run(Plan::of(seed), &Sabotage::none()).records.calls {
             let end = match call.ended {
                 Some((_, Ended::Acquired(acquired))) if acquired.degraded => match acquired.answer {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use drover::coordinator::{Acquire, Acquired, Error, Invalidated, RefreshTask, ReportValue, Reported};
-use drover::decision::{Answer, Hit, HitContent, Intent, Key, LeaseId, Outcome, ReportAnswer, SHORTEST_LEASE, Tag};
+use drover::decision::{Answer, Hit, HitContent, Key, LeaseId, Outcome, ReportAnswer, SHORTEST_LEASE, Tag};
 use drover::fanout::What;
 use drover::store::{StoreError, Target};
 
@@ -128,7 +128,7 @@ fn undelivered(run: &Run, moments: &[Moment]) -> Vec<model::Op> {
         model::Op {
             client: 0,
             replica: 0,
-            asked: model::Asked::Acquire(pull(named)),
+            asked: model::Asked::Acquire(model::Question::pull(key(named))),
             invoked: at,
             ended: at,
             end: model::End::Unknown(""),
@@ -144,18 +144,6 @@ fn at_place(at: u64, moments: &[Moment]) -> model::Moment {
     let before = moments.partition_point(|moment| moment.at < at);
     let place = before.checked_sub(1).map_or(0, |last| moments[last].place);
     model::Moment { place, at }
-}
-
-/// A worker takes what comes.
-fn pull(named: &Key) -> model::Question {
-    model::Question {
-        key: key(named),
-        intent: Intent::Early,
-        wait: model::PULLS,
-        newer_than: 0,
-        request: 0,
-        tags: Box::default(),
-    }
 }
 
 /// When a worker's lease was granted, by the store's account.
@@ -205,7 +193,7 @@ fn asked(call: &Call, run: &Run) -> model::Asked {
             outcome: outcome(asked),
             tags: tags(&asked.report.tags),
         }),
-        Asked::Pull(pulled) => model::Asked::Acquire(pull(pulled)),
+        Asked::Pull(pulled) => model::Asked::Acquire(model::Question::pull(key(pulled))),
         Asked::Renew(asked) => model::Asked::Renew {
             key: key(&asked.key),
             lease: asked.lease,

@@ -37,10 +37,11 @@ impl Coordinator {
         let Ok(policy) = self.policy(task.key.namespace()) else {
             return Done::Settle(task, None);
         };
+        let due = task.due;
         let seat = match self.workers.seat(&task.key) {
             Seating::Seat(seat) => seat,
             // As if it had not been claimed.
-            Seating::Full => return Done::Pass(task.clone(), task.due),
+            Seating::Full => return Done::Pass(task, due),
             Seating::NotYet => return Done::Pass(task, now.after(RETRY_SOON)),
         };
         let asked_for = self.demand.take(&task.key) || task.asked_for;

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::decision::Refresh;
 use crate::lab::strategy::drover::{Ledger, Lives, Served};
-
-/// For handing a refresh out: what drover leaves beside twice the cost (`decision::refresh`).
-const HAND_OUT: Duration = Duration::from_millis(50);
 
 /// How workers kept a set of keys fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +37,7 @@ impl Worked {
             warmed,
             least: least(cost),
             over: keys.iter().map(over).max().unwrap_or_default(),
-            with_room: least(cost * 2 + HAND_OUT),
+            with_room: least(Refresh::room(cost)),
         }
     }
 }

@@ -110,8 +110,12 @@ pub async fn a_planned_refresh_is_claimed_once_it_is_due_and_by_one_alone(harnes
     );
     let task = &first.tasks[0];
     assert!(task.due <= first.now && !task.asked_for);
-    // Of several partitions, each has its time.
-    assert!(task.held_until <= first.now.after(HOLD) && task.held_until >= first.now.after(HOLD / 2));
+    // Of several partitions each has its time, and the latest is told.
+    let of = |name| store.partition(&key(name));
+    if of("first") == of("second") && of("first") == of("later") {
+        assert_eq!(task.held_until, first.now.after(HOLD));
+    }
+    assert!(task.held_until <= first.now.after(HOLD) && task.held_until >= task.due.after(HOLD));
     let TaskKind::Scheduled(scheduled) = &task.kind else {
         panic!("it was planned: {task:?}");
     };
@@ -207,10 +211,12 @@ pub async fn no_more_is_planned_than_was_allowed(harness: &impl Harness) {
         ..plan_of(keys)
     };
     let (new, known, refused) = plan(store, most(&all)).await;
-    assert!(
-        (200..=250).contains(&new) && known == 0 && refused == 500 - new,
-        "{new}, {known}, {refused}"
-    );
+    // Several partitions have a share each, of a quarter more altogether.
+    let first = store.partition(&key(&names[0]));
+    let is_one = names.iter().all(|name| store.partition(&key(name)) == first);
+    let may_be = if is_one { 200..=200 } else { 200..=250 };
+    assert!(may_be.contains(&new), "{new} of {may_be:?}");
+    assert_eq!((known, refused), (0, 500 - new));
     assert_eq!(plan(store, most(&all)).await, (0, new, refused));
     let task = claim(store).await.remove(0);
     settle(store, task, None).await;

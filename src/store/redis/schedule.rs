@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
 use super::commit::RINGS;
 use super::partition::Partition;
@@ -100,7 +100,8 @@ impl Redis {
     }
 
     /// No more than was asked for: a task too many would be kept from other replicas' workers. So the places are dealt out to the partitions, in
-    /// turn; a partition that gets none is only looked at, and what it has is asked for when others had less than their share.
+    /// turn; a partition that gets none is only looked at, and what it has is asked for when others had less than their share. One that does not
+    /// answer keeps nothing from those who take from the others.
     pub(super) async fn claim_all(&self, claim: Claim) -> Result<Claimed, StoreError> {
         let partitions = &self.shared.partitions;
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -108,16 +109,23 @@ impl Redis {
             .map(|place| first.wrapping_add(place) % partitions.len())
             .collect();
         let mut next: Vec<Option<StoreTime>> = vec![None; partitions.len()];
-        let mut all = Claimed::default();
+        let (mut all, mut failed) = (Claimed::default(), None);
         while !asked.is_empty() {
             let shares = deal(claim.most - all.tasks.len(), asked.len());
             let calls = asked
                 .iter()
                 .zip(&shares)
                 .map(|(number, share)| self.claim_some(&partitions[*number], &claim, *share));
-            let answers = try_join_all(calls).await?;
+            let answers = join_all(calls).await;
             let mut more = Vec::new();
             for ((number, share), claimed) in asked.into_iter().zip(shares).zip(answers) {
+                let claimed = match claimed {
+                    Ok(claimed) => claimed,
+                    Err(error) => {
+                        failed = Some(error);
+                        continue;
+                    }
+                };
                 if claimed.tasks.len() == share && claimed.next.is_some_and(|next| next <= claimed.now) {
                     more.push(number);
                 }
@@ -126,6 +134,12 @@ impl Redis {
                 all.tasks.extend(claimed.tasks);
             }
             asked = if all.tasks.len() < claim.most { more } else { Vec::new() };
+        }
+        if let Some(error) = failed {
+            if all.now == StoreTime::ZERO {
+                return Err(error);
+            }
+            tracing::debug!(%error, "a partition did not say which refreshes are due; the others did");
         }
         all.next = next.into_iter().flatten().min();
         all.tasks.sort_by_key(|task| task.due);
@@ -198,7 +212,7 @@ impl Redis {
                     .map(|some| self.settle_some(partition, namespace, some)),
             );
         }
-        try_join_all(calls).await.map(drop)
+        every(calls).await
     }
 
     async fn settle_some(
@@ -252,8 +266,9 @@ impl Redis {
                 .ok()
                 .map(drop)
         });
-        try_join_all(calls).await?;
-        self.peers.has_workers(workers).await
+        let told = every(calls).await;
+        self.peers.has_workers(workers).await?;
+        told
     }
 
     /// Refreshes are planned in this namespace from now on, for so long. All of them are read with each registration too, so that looking for
@@ -293,8 +308,15 @@ impl Redis {
                 .ok()
                 .map(drop)
         });
-        try_join_all(calls).await.map(drop)
+        every(calls).await
     }
+}
+
+/// All of them, whatever becomes of one; then the first error.
+async fn every(
+    calls: impl IntoIterator<Item = impl Future<Output = Result<(), StoreError>>>,
+) -> Result<(), StoreError> {
+    join_all(calls).await.into_iter().collect()
 }
 
 /// How many of so many a partition may have. Where there are several, about a quarter more than an even part: keys do not spread evenly.
